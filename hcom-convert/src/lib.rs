@@ -1,0 +1,1 @@
+//! Converts a collective call into graph nodes, one module per collective.

@@ -1,0 +1,1 @@
+//! Tensors and collective calls that run eagerly or are recorded into one graph.

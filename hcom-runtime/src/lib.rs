@@ -1,0 +1,1 @@
+//! Devices, streams, communicators, plan, launch and watchdog for graphs with collectives.

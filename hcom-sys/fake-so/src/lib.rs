@@ -1,0 +1,1 @@
+//! The fake as a shared object that other people's Ascend programs load.

@@ -1,0 +1,1 @@
+//! Real ranks as processes or threads for tests.

@@ -1,0 +1,1 @@
+//! Collective communication inside the compute graph, for Ascend NPUs and for any Linux machine without one.

@@ -1,0 +1,2 @@
+//! The `hcom` command.
+fn main() {}
