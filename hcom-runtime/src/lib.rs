@@ -1,1 +1,9 @@
 //! Devices, streams, communicators, plan, launch and watchdog for graphs with collectives.
+
+pub mod control;
+pub mod failure;
+pub mod settings;
+
+pub use control::{Control, ControlError, InProcess, Life, PeerStatus, Position, RankState};
+pub use failure::{Failure, FailureKind};
+pub use settings::{Settings, SettingsError};

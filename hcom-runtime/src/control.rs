@@ -1,0 +1,265 @@
+//! The control plane: how ranks talk to each other beside the device library.
+//!
+//! Every rank holds one [`Control`]. It exchanges small messages (communicator ids, checks, merged
+//! records), tells who is alive and where each rank stands, and spreads the first failure to all.
+//! Nothing here touches device memory.
+//!
+//! Two forms exist: [`InProcess`] for ranks that are threads of one process, and the socket mesh
+//! that [`connect`](crate::connect) sets up for ranks that are processes. Both are one state machine,
+//! `control/board.rs`, fed by different transports.
+//!
+//! # What holds
+//! - Exchanges are matched by group, key and how often that pair was used before; several may be
+//!   outstanding and may arrive in any order.
+//! - No call blocks beyond its deadline, and none blocks on a peer that died, left or failed.
+//! - The first failure wins. It never changes afterwards, and every later exchange returns it.
+
+use std::{fmt, time::Instant};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+mod board;
+mod in_process;
+
+pub use in_process::InProcess;
+
+use crate::failure::{Failure, FailureKind, RankList};
+
+/// A rank's connection to the other ranks of the job.
+///
+/// Ranks are global ranks everywhere in this trait. All methods may be called from any thread.
+pub trait Control: Send + Sync {
+    /// The own global rank.
+    fn rank(&self) -> u32;
+
+    /// Number of ranks in the job.
+    fn world_size(&self) -> u32;
+
+    /// Exchanges `bytes` with the other members of `group` and returns what each contributed, in
+    /// the order of `group`.
+    ///
+    /// The members call this with the same `group` (in the same order; it includes the own rank)
+    /// and the same `key`; the n-th call of one member meets the n-th call of the others. `key` is
+    /// shown to the user when the exchange fails, so it should say what is exchanged.
+    ///
+    /// # Errors
+    /// See [`ControlError`]. An error is final for this exchange and does not fail the job by
+    /// itself.
+    fn all_gather(
+        &self,
+        group: &[u32],
+        key: &str,
+        bytes: &[u8],
+        deadline: Instant,
+    ) -> Result<Vec<Vec<u8>>, ControlError>;
+
+    /// Tells all ranks where this rank stands. Only the latest state counts.
+    fn publish(&self, state: &RankState);
+
+    /// What is known about every rank, by global rank, the own one included.
+    fn peers(&self) -> Vec<PeerStatus>;
+
+    /// Fails the job: every rank's exchanges return `failure` from now on. If the job has failed
+    /// before, nothing changes.
+    fn fail(&self, failure: &Failure);
+
+    /// The failure of the job, if it has failed.
+    fn failure(&self) -> Option<Failure>;
+}
+
+/// One collective in the sequence of its group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    /// Name of the collective, as in the graph text.
+    pub op: String,
+    /// Name of the group.
+    pub group: String,
+    /// Sequence number within the group, counted from 1.
+    pub seq: u64,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} of group {}", self.op, self.seq, self.group)
+    }
+}
+
+/// Where a rank stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankState {
+    /// The collective it entered last.
+    pub entered: Option<Position>,
+    /// The collective it completed last.
+    pub completed: Option<Position>,
+    /// What it waits in outside of any collective, such as an exchange of the control plane.
+    pub waiting: Option<String>,
+}
+
+impl fmt::Display for RankState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.entered, &self.completed) {
+            (None, None) => f.write_str("has entered no collective")?,
+            (Some(entered), Some(completed)) if entered == completed => {
+                write!(f, "last completed {completed}")?
+            }
+            (Some(entered), Some(completed)) => {
+                write!(f, "is inside {entered} and last completed {completed}")?
+            }
+            (Some(entered), None) => write!(f, "is inside {entered}")?,
+            (None, Some(completed)) => write!(f, "last completed {completed}")?,
+        }
+        if let Some(waiting) = &self.waiting {
+            write!(f, " and waits in {waiting}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a rank takes part in the job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Life {
+    /// It runs, as far as is known; it may be stuck.
+    Alive,
+    /// It said goodbye: an orderly end.
+    Left,
+    /// It ended without saying goodbye.
+    Dead {
+        /// What was noticed.
+        reason: String,
+    },
+}
+
+/// What is known about a rank.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// Its global rank.
+    pub rank: u32,
+    /// Whether it takes part.
+    pub life: Life,
+    /// What it published last.
+    pub state: RankState,
+}
+
+/// Why an exchange failed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// Not every member arrived before the deadline.
+    #[error("{key}: timed out waiting for {}{}", RankList(.missing), last_seen(.missing, .states))]
+    Timeout {
+        /// Key of the exchange.
+        key: String,
+        /// The members that did not arrive.
+        missing: Vec<u32>,
+        /// What each of them published last, in the order of `missing`.
+        states: Vec<RankState>,
+    },
+    /// A member died before it contributed.
+    #[error("{key}: rank {rank} died ({reason})")]
+    PeerDied {
+        /// Key of the exchange.
+        key: String,
+        /// The dead member.
+        rank: u32,
+        /// What was noticed.
+        reason: String,
+    },
+    /// A member left in order without contributing.
+    #[error("{key}: rank {rank} has left; it {state}")]
+    PeerLeft {
+        /// Key of the exchange.
+        key: String,
+        /// The member that left.
+        rank: u32,
+        /// What it published last.
+        state: RankState,
+    },
+    /// The job has failed.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    /// The group does not hold the own rank, holds a rank twice or one outside of the world.
+    #[error(
+        "{key}: group {group:?} is not a list of distinct ranks below {world_size} that includes \
+         rank {rank}"
+    )]
+    BadGroup {
+        /// Key of the exchange.
+        key: String,
+        /// The group.
+        group: Vec<u32>,
+        /// The own rank.
+        rank: u32,
+        /// Number of ranks in the job.
+        world_size: u32,
+    },
+}
+
+fn last_seen(missing: &[u32], states: &[RankState]) -> String {
+    let seen: Vec<String> = missing
+        .iter()
+        .zip(states)
+        .map(|(rank, state)| format!("rank {rank} {state}"))
+        .collect();
+    if seen.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", seen.join("; "))
+    }
+}
+
+impl ControlError {
+    /// This error as the failure of the job, noticed by global rank `rank`. A job that has failed
+    /// keeps its failure.
+    pub fn into_failure(self, rank: u32) -> Failure {
+        match self {
+            ControlError::Failed(failure) => failure,
+            ControlError::Timeout {
+                key,
+                missing,
+                states,
+            } => {
+                let got = last_seen(&missing, &states);
+                Failure {
+                    op: Some(key),
+                    got: (!got.is_empty()).then(|| got[2..got.len() - 1].to_string()),
+                    ranks: missing,
+                    help: Some(
+                        "every member of the group must take part; raise HCOM_TIMEOUT if a rank \
+                         is only slow"
+                            .into(),
+                    ),
+                    ..Failure::new(FailureKind::Timeout, rank)
+                }
+            }
+            ControlError::PeerDied {
+                key,
+                rank: dead,
+                reason,
+            } => Failure {
+                op: Some(key),
+                ranks: vec![dead],
+                got: Some(reason),
+                help: Some(format!("look at the output of rank {dead}")),
+                ..Failure::new(FailureKind::PeerDied, rank)
+            },
+            ControlError::PeerLeft {
+                key,
+                rank: left,
+                state,
+            } => Failure {
+                op: Some(key),
+                ranks: vec![left],
+                got: Some(format!("rank {left} {state}")),
+                help: Some("every rank must run the same number of steps".into()),
+                ..Failure::new(FailureKind::PeerLeft, rank)
+            },
+            ControlError::BadGroup { .. } => Failure {
+                expected: Some("distinct ranks of the world, the own one included".into()),
+                got: Some(self.to_string()),
+                ranks: vec![rank],
+                ..Failure::new(FailureKind::Mismatch, rank)
+            },
+        }
+    }
+}

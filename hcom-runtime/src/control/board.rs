@@ -1,0 +1,356 @@
+//! One rank's view of the job, and the exchanges on top of it; the same for every transport.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Control, ControlError, Life, PeerStatus, RankState};
+use crate::failure::Failure;
+
+/// What ranks tell each other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Message {
+    /// A contribution to an exchange.
+    Part { exchange: Exchange, bytes: Vec<u8> },
+    /// Where the sender stands.
+    State(RankState),
+    /// The job has failed.
+    Fail(Failure),
+    /// The sender ends: in order, or for the given reason.
+    Goodbye { reason: Option<String> },
+}
+
+/// Identity of an exchange, equal on all members.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct Exchange {
+    group: Vec<u32>,
+    key: String,
+    /// How often the members used this group and key before.
+    turn: u64,
+}
+
+/// Carries messages to other ranks, in order, without ever blocking on a slow one.
+pub(super) trait Transport: Send + Sync {
+    /// Sends `message` to each rank of `to` (never the own one).
+    fn send(&self, to: &[u32], message: &Message);
+}
+
+/// What one rank knows. Filled by the transport, waited on by exchanges.
+pub(super) struct Board {
+    rank: u32,
+    known: Mutex<Known>,
+    changed: Condvar,
+}
+
+struct Known {
+    peers: Vec<PeerStatus>,
+    failure: Option<Failure>,
+    /// Exchanges that this rank is in, or that others have started.
+    parts: HashMap<Exchange, BTreeMap<u32, Vec<u8>>>,
+    /// Turns taken by this rank.
+    turns: HashMap<(Vec<u32>, String), u64>,
+    /// What the user published, and the slow exchanges this rank waits in.
+    published: RankState,
+    slow: Vec<String>,
+}
+
+impl Board {
+    pub(super) fn new(rank: u32, world_size: u32) -> Arc<Board> {
+        Arc::new(Board {
+            rank,
+            known: Mutex::new(Known {
+                peers: (0..world_size)
+                    .map(|rank| PeerStatus {
+                        rank,
+                        life: Life::Alive,
+                        state: RankState::default(),
+                    })
+                    .collect(),
+                failure: None,
+                parts: HashMap::new(),
+                turns: HashMap::new(),
+                published: RankState::default(),
+                slow: Vec::new(),
+            }),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// Takes in a message of rank `from`.
+    pub(super) fn deliver(&self, from: u32, message: Message) {
+        let mut known = self.lock();
+        match message {
+            Message::Part { exchange, bytes } => {
+                // A part for an exchange that this rank has given up is of no use to anyone.
+                if known.parts.contains_key(&exchange) || exchange.turn >= known.turn(&exchange) {
+                    known.parts.entry(exchange).or_default().insert(from, bytes);
+                }
+            }
+            Message::State(state) => known.peers[from as usize].state = state,
+            Message::Fail(failure) => {
+                known.failure.get_or_insert(failure);
+            }
+            Message::Goodbye { reason: None } => known.peers[from as usize].life = Life::Left,
+            Message::Goodbye {
+                reason: Some(reason),
+            } => known.peers[from as usize].life = Life::Dead { reason },
+        }
+        self.changed.notify_all();
+    }
+
+    /// Notes that nothing will come from rank `from` any more; a death unless it said goodbye.
+    pub(super) fn lost(&self, from: u32, reason: String) {
+        let mut known = self.lock();
+        let life = &mut known.peers[from as usize].life;
+        if *life == Life::Alive {
+            *life = Life::Dead { reason };
+        }
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        // Every update is complete before anything in it can panic.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn turn(&self, exchange: &Exchange) -> u64 {
+        let name = (exchange.group.clone(), exchange.key.clone());
+        self.turns.get(&name).copied().unwrap_or(0)
+    }
+
+    /// What this rank shows to others: what was published, and the exchange it is stuck in.
+    fn own_state(&self) -> RankState {
+        let mut state = self.published.clone();
+        if let Some(key) = self.slow.last() {
+            state.waiting = Some(key.clone());
+        }
+        state
+    }
+}
+
+/// A [`Control`] made of a board and a transport.
+pub(super) struct Endpoint<T: Transport> {
+    board: Arc<Board>,
+    others: Vec<u32>,
+    transport: T,
+}
+
+/// An exchange that takes longer than this is shown to the other ranks.
+const SLOW: Duration = Duration::from_millis(50);
+
+impl<T: Transport> Endpoint<T> {
+    pub(super) fn new(board: Arc<Board>, transport: T) -> Endpoint<T> {
+        let world_size = board.lock().peers.len() as u32;
+        let others = (0..world_size).filter(|&rank| rank != board.rank).collect();
+        Endpoint {
+            board,
+            others,
+            transport,
+        }
+    }
+
+    /// Changes what this rank shows, and shows it.
+    fn show(&self, change: impl FnOnce(&mut Known)) {
+        let state = {
+            let mut known = self.board.lock();
+            change(&mut known);
+            let state = known.own_state();
+            known.peers[self.board.rank as usize].state = state.clone();
+            state
+        };
+        self.transport.send(&self.others, &Message::State(state));
+    }
+
+    /// Waits until every member's part is there. Removes nothing.
+    fn wait(&self, exchange: &Exchange, deadline: Instant) -> Result<(), ControlError> {
+        let slow_at = Instant::now() + SLOW;
+        let mut shown = false;
+        let result = loop {
+            let known = self.board.lock();
+            match progress(&known, exchange, deadline) {
+                Progress::Done(result) => break result,
+                Progress::Wait => {}
+            }
+            let now = Instant::now();
+            if !shown && now >= slow_at {
+                drop(known);
+                shown = true;
+                self.show(|known| known.slow.push(exchange.key.clone()));
+                continue;
+            }
+            let until = if shown {
+                deadline
+            } else {
+                deadline.min(slow_at)
+            };
+            let pause = until.saturating_duration_since(now);
+            drop(self.board.changed.wait_timeout(known, pause));
+        };
+        if shown {
+            self.show(|known| {
+                if let Some(index) = known.slow.iter().rposition(|key| *key == exchange.key) {
+                    known.slow.remove(index);
+                }
+            });
+        }
+        result
+    }
+}
+
+enum Progress {
+    Wait,
+    Done(Result<(), ControlError>),
+}
+
+fn progress(known: &Known, exchange: &Exchange, deadline: Instant) -> Progress {
+    if let Some(failure) = &known.failure {
+        return Progress::Done(Err(ControlError::Failed(failure.clone())));
+    }
+    let parts = &known.parts[exchange];
+    let missing: Vec<u32> = exchange
+        .group
+        .iter()
+        .copied()
+        .filter(|rank| !parts.contains_key(rank))
+        .collect();
+    if missing.is_empty() {
+        return Progress::Done(Ok(()));
+    }
+    let key = exchange.key.clone();
+    let status = |rank: u32| &known.peers[rank as usize];
+    // Deaths first: a rank that left may have done so because of a death.
+    for &rank in &missing {
+        if let Life::Dead { reason } = &status(rank).life {
+            let reason = reason.clone();
+            return Progress::Done(Err(ControlError::PeerDied { key, rank, reason }));
+        }
+    }
+    for &rank in &missing {
+        if status(rank).life == Life::Left {
+            let state = status(rank).state.clone();
+            return Progress::Done(Err(ControlError::PeerLeft { key, rank, state }));
+        }
+    }
+    if Instant::now() >= deadline {
+        let states = missing
+            .iter()
+            .map(|&rank| status(rank).state.clone())
+            .collect();
+        return Progress::Done(Err(ControlError::Timeout {
+            key,
+            missing,
+            states,
+        }));
+    }
+    Progress::Wait
+}
+
+impl<T: Transport> Control for Endpoint<T> {
+    fn rank(&self) -> u32 {
+        self.board.rank
+    }
+
+    fn world_size(&self) -> u32 {
+        self.others.len() as u32 + 1
+    }
+
+    fn all_gather(
+        &self,
+        group: &[u32],
+        key: &str,
+        bytes: &[u8],
+        deadline: Instant,
+    ) -> Result<Vec<Vec<u8>>, ControlError> {
+        let rank = self.rank();
+        let world_size = self.world_size();
+        let distinct = group
+            .iter()
+            .enumerate()
+            .all(|(index, rank)| *rank < world_size && !group[..index].contains(rank));
+        if !distinct || !group.contains(&rank) {
+            return Err(ControlError::BadGroup {
+                key: key.to_string(),
+                group: group.to_vec(),
+                rank,
+                world_size,
+            });
+        }
+        let exchange = {
+            let mut known = self.board.lock();
+            if let Some(failure) = &known.failure {
+                return Err(ControlError::Failed(failure.clone()));
+            }
+            let turn = known
+                .turns
+                .entry((group.to_vec(), key.to_string()))
+                .or_default();
+            let exchange = Exchange {
+                group: group.to_vec(),
+                key: key.to_string(),
+                turn: *turn,
+            };
+            *turn += 1;
+            known
+                .parts
+                .entry(exchange.clone())
+                .or_default()
+                .insert(rank, bytes.to_vec());
+            exchange
+        };
+        let members: Vec<u32> = group.iter().copied().filter(|&to| to != rank).collect();
+        self.transport.send(
+            &members,
+            &Message::Part {
+                exchange: exchange.clone(),
+                bytes: bytes.to_vec(),
+            },
+        );
+        let result = self.wait(&exchange, deadline);
+        let parts = self.board.lock().parts.remove(&exchange);
+        result?;
+        let mut parts = parts.unwrap_or_default();
+        Ok(group
+            .iter()
+            .map(|rank| parts.remove(rank).unwrap_or_default())
+            .collect())
+    }
+
+    fn publish(&self, state: &RankState) {
+        self.show(|known| known.published = state.clone());
+    }
+
+    fn peers(&self) -> Vec<PeerStatus> {
+        self.board.lock().peers.clone()
+    }
+
+    fn fail(&self, failure: &Failure) {
+        {
+            let mut known = self.board.lock();
+            if known.failure.is_some() {
+                return;
+            }
+            known.failure = Some(failure.clone());
+            self.board.changed.notify_all();
+        }
+        self.transport
+            .send(&self.others, &Message::Fail(failure.clone()));
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        self.board.lock().failure.clone()
+    }
+}
+
+impl<T: Transport> Drop for Endpoint<T> {
+    fn drop(&mut self) {
+        let reason = std::thread::panicking().then(|| "it panicked".to_string());
+        self.transport
+            .send(&self.others, &Message::Goodbye { reason });
+    }
+}

@@ -1,0 +1,50 @@
+//! The control plane of ranks that are threads of one process.
+
+use std::sync::Arc;
+
+use super::{
+    Control,
+    board::{Board, Endpoint, Message, Transport},
+};
+
+/// Makes the control planes of ranks that are threads of one process.
+///
+/// A rank that drops its control plane has left; one that drops it while panicking has died.
+pub struct InProcess;
+
+impl InProcess {
+    /// The control planes of `world_size` ranks; entry `r` belongs to rank `r`.
+    #[allow(
+        clippy::new_ret_no_self,
+        reason = "makes one connected object per rank"
+    )]
+    pub fn new(world_size: u32) -> Vec<Arc<dyn Control>> {
+        let boards: Arc<[Arc<Board>]> = (0..world_size)
+            .map(|rank| Board::new(rank, world_size))
+            .collect();
+        (0..world_size)
+            .map(|rank| {
+                let transport = Direct {
+                    rank,
+                    boards: boards.clone(),
+                };
+                Arc::new(Endpoint::new(boards[rank as usize].clone(), transport))
+                    as Arc<dyn Control>
+            })
+            .collect()
+    }
+}
+
+/// Delivers straight into the other rank's board.
+struct Direct {
+    rank: u32,
+    boards: Arc<[Arc<Board>]>,
+}
+
+impl Transport for Direct {
+    fn send(&self, to: &[u32], message: &Message) {
+        for &rank in to {
+            self.boards[rank as usize].deliver(self.rank, message.clone());
+        }
+    }
+}
