@@ -1,0 +1,27 @@
+/*
+ * aclnn operators. NAMEGetWorkspaceSize checks the arguments and says how many bytes of device
+ * memory NAME needs; NAME queues the work and consumes the executor.
+ *
+ * @library libopapi.so
+ */
+#ifndef HCOM_ACLNNOP_ACLNN_GATHER_H
+#define HCOM_ACLNNOP_ACLNN_GATHER_H
+
+#include "../aclnn/aclnn_base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Elements of self along `dim` chosen by `index`, as torch.gather. */
+aclnnStatus aclnnGatherGetWorkspaceSize(const aclTensor *self, const int64_t dim,
+    const aclTensor *index, aclTensor *out, uint64_t *workspaceSize, aclOpExecutor **executor);
+/** Queues the prepared call. */
+aclnnStatus aclnnGather(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor,
+    aclrtStream stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

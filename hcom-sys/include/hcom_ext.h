@@ -1,0 +1,60 @@
+/*
+ * Extensions that only hcom's CPU implementation of ACL and HCCL exports. Callers look each function
+ * up and do without it where it is missing, as it is in every library for real devices.
+ *
+ * @library libhcom_fake_so.so
+ */
+#ifndef HCOM_EXT_H
+#define HCOM_EXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "acl/acl_base_rt.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Device memory that the host may touch. */
+
+/** Host address of `bytes` bytes of device memory that this process allocated; valid until they are
+ * freed. A range outside one allocation: 107000. The caller orders its accesses with the streams. */
+aclError hcomExtHostPointer(const void *devPtr, size_t bytes, void **hostPtr);
+
+/* The modelled link: a transfer takes alphaUs + op factor * bytes / bandwidth. */
+
+/** Start-up time in microseconds and bandwidth in 10^9 bytes per second; both 0: no link is
+ * modelled. 16 bytes. */
+typedef struct hcomExtLink {
+    double alphaUs;
+    double gbytesPerS;
+} hcomExtLink;
+
+/** The link in force in this process. */
+aclError hcomExtGetLink(hcomExtLink *link);
+
+/** Sets the link for operations queued later in this process; all ranks set the same. Negative or
+ * not finite, or a bandwidth of 0 with a start-up time: 100000. */
+aclError hcomExtSetLink(const hcomExtLink *link);
+
+/* Faults on demand. */
+
+/** Where a fault strikes. */
+typedef enum hcomExtFaultStage {
+    HCOM_EXT_FAULT_CALL = 0, /**< The call itself returns the code and does nothing. */
+    HCOM_EXT_FAULT_TASK = 1, /**< The call queues work that fails with the code. */
+} hcomExtFaultStage;
+
+/** Makes the `nth` following call (1 is the next) of the function `symbol` in this process fail with
+ * `code`, once. An unknown name, `nth` 0 or code 0: 100000. */
+aclError hcomExtInjectFault(const char *symbol, uint64_t nth, int32_t code, hcomExtFaultStage stage);
+
+/** Forgets all faults that have not struck. */
+aclError hcomExtClearFaults(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
