@@ -1,0 +1,3 @@
+//! Communicators.
+
+mod sync;

@@ -1,0 +1,4 @@
+//! The exported C functions, by header.
+
+mod aclnn;
+mod tensor;
