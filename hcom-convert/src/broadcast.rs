@@ -1,0 +1,97 @@
+//! `broadcast(tensor, root, group)`: every rank's tensor becomes the root's.
+//!
+//! A caller may name the root by its rank in the world or by its rank in the group; the graph
+//! holds the rank in the group, which is what the device library takes.
+
+use crate::{Context, ConvertError};
+use hcom_ir::{Attrs, GroupId, Op, ValueId};
+use std::fmt;
+
+const CALL: &str = "broadcast";
+
+/// The rank that sends, in either of the two numberings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Root {
+    /// Rank within the world.
+    Global(u32),
+    /// Rank within the group.
+    Group(u32),
+}
+
+impl fmt::Display for Root {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Root::Global(rank) => write!(f, "{rank}"),
+            Root::Group(rank) => write!(f, "{rank} (group rank)"),
+        }
+    }
+}
+
+/// Adds a broadcast of `tensor` and returns the value it has afterwards.
+///
+/// # Errors
+/// [`ConvertError::NotInGroup`] for the recording rank, [`ConvertError::RootNotInGroup`] for the
+/// root.
+pub fn convert(
+    context: &mut Context<'_>,
+    tensor: ValueId,
+    root: Root,
+    group: GroupId,
+) -> Result<ValueId, ConvertError> {
+    let members = context.member_of(CALL, group)?;
+    let group_rank = match root {
+        Root::Global(rank) => members.rank_of(rank),
+        Root::Group(rank) => (rank < members.group_size()).then_some(rank),
+    };
+    let Some(group_rank) = group_rank else {
+        return Err(ConvertError::RootNotInGroup {
+            root,
+            group: members.name.clone(),
+            ranks: members.ranks.clone(),
+        });
+    };
+    let attrs = Attrs::new()
+        .with("root", group_rank)
+        .with("group", group);
+    context.push(Op::Broadcast, &[tensor], attrs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Root;
+    use crate::Call;
+    use crate::context::tests::{check, fixed};
+    use expect_test::{Expect, expect};
+    use hcom_ir::DType::F32;
+
+    fn broadcast(root: Root, ranks: &[u32], rank: u32, expected: Expect) {
+        check(
+            Some(fixed(F32, &[1])),
+            ranks,
+            rank,
+            &Call::Broadcast { root },
+            expected,
+        );
+    }
+
+    #[test]
+    fn a_global_root_becomes_a_group_rank() {
+        broadcast(Root::Global(3), &[1, 3], 1, expect![[r#""#]]);
+    }
+
+    #[test]
+    fn a_group_root_stays() {
+        broadcast(Root::Group(0), &[1, 3], 3, expect![[r#""#]]);
+    }
+
+    #[test]
+    fn a_root_outside_the_group_is_refused() {
+        broadcast(Root::Global(0), &[1, 3], 1, expect![[r#""#]]);
+        broadcast(Root::Group(2), &[1, 3], 1, expect![[r#""#]]);
+    }
+
+    #[test]
+    fn an_outsider_is_refused() {
+        broadcast(Root::Global(3), &[1, 3], 2, expect![[r#""#]]);
+    }
+}

@@ -1,0 +1,135 @@
+//! `reduce_scatter_tensor(output, input, reduction, group)`: the inputs of all ranks are reduced
+//! element by element, and rank `i` of the group keeps block `i`.
+//!
+//! Dimension 0 of the input is cut into one block per rank, `[n, …]` giving `[n / group_size, …]`;
+//! the output may have any shape with that many elements, so `[group_size, …]` may give `[…]`.
+
+use crate::{Context, ConvertError, Reduction, reduction};
+use hcom_ir::{Attrs, DimError, GroupId, Op, Type, ValueId};
+
+const CALL: &str = "reduce_scatter_tensor";
+
+/// Adds a reduce_scatter of `input` and returns this rank's block in the shape of `output`.
+///
+/// # Errors
+/// [`ConvertError::NotInGroup`]; [`ConvertError::NoDimension`] for a
+/// scalar; [`ConvertError::NotDivisible`] if
+/// the group's size does not divide dimension 0; [`ConvertError::Output`] if `output` has another
+/// element type or number of elements; [`ConvertError::Reduction`].
+pub fn convert(
+    context: &mut Context<'_>,
+    output: &Type,
+    input: ValueId,
+    reduction: Reduction,
+    group: GroupId,
+) -> Result<ValueId, ConvertError> {
+    let group_size = context.member_of(CALL, group)?.group_size();
+    let ty = context.builder.ty(input).clone();
+    let block = block(&ty, 0, group_size)?;
+    let fits = match (output.elements(), block.elements()) {
+        (Some(output), Some(scattered)) => output == scattered,
+        _ => output.shape == block.shape,
+    };
+    if output.dtype != ty.dtype || !fits {
+        return Err(ConvertError::Output {
+            call: CALL,
+            expected: Box::new(block),
+            got: Box::new(output.clone()),
+            input: Box::new(ty),
+            group_size,
+        });
+    }
+    let scattered = along(context, input, 0, reduction, group)?;
+    context.reshape(scattered, output)
+}
+
+/// Adds a reduce_scatter of `input` cut along `dim` and returns this rank's block.
+///
+/// # Errors
+/// As [`convert`], apart from the output.
+pub fn along(
+    context: &mut Context<'_>,
+    input: ValueId,
+    dim: u32,
+    reduction: Reduction,
+    group: GroupId,
+) -> Result<ValueId, ConvertError> {
+    let group_size = context.member_of(CALL, group)?.group_size();
+    block(context.builder.ty(input), dim, group_size)?;
+    reduction::lower(CALL, context, input, reduction, group_size, |context, x, op| {
+        let attrs = Attrs::new()
+            .with("op", op)
+            .with("dim", dim)
+            .with("group", group);
+        context.push(Op::ReduceScatter, &[x], attrs)
+    })
+}
+
+/// The type of one rank's block.
+fn block(input: &Type, dim: u32, group_size: u32) -> Result<Type, ConvertError> {
+    let Some(size) = input.shape.dims().get(dim as usize) else {
+        return Err(ConvertError::NoDimension {
+            call: CALL,
+            dim,
+            rank: input.shape.rank(),
+        });
+    };
+    match size.div(u64::from(group_size)) {
+        // With symbols, the node itself carries the guard.
+        Ok((rows, _)) => Ok(Type::new(
+            input.dtype,
+            input.shape.clone().with_dim(dim as usize, rows),
+        )),
+        Err(DimError::NotDivisible { .. }) => Err(ConvertError::NotDivisible {
+            call: CALL,
+            dim,
+            size: size.to_string(),
+            group_size,
+        }),
+        Err(source) => Err(ConvertError::Size { call: CALL, source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Call;
+    use crate::context::tests::{check, fixed};
+    use expect_test::{Expect, expect};
+    use hcom_ir::DType::{self, F32, I64};
+    use hcom_ir::ReduceOp::{self, Avg, Sum};
+
+    fn reduce_scatter(input: &[u64], output: (DType, &[u64]), op: ReduceOp, expected: Expect) {
+        let call = Call::ReduceScatter {
+            reduction: op.into(),
+            output: fixed(output.0, output.1),
+        };
+        check(Some(fixed(I64, input)), &[0, 1], 0, &call, expected);
+    }
+
+    #[test]
+    fn dimension_0_is_cut() {
+        reduce_scatter(&[4], (I64, &[2]), Sum, expect![[r#""#]]);
+    }
+
+    #[test]
+    fn a_stacked_input_loses_its_first_dimension() {
+        reduce_scatter(&[2, 3, 2], (I64, &[3, 2]), Sum, expect![[r#""#]]);
+    }
+
+    #[test]
+    fn a_mean_is_divided_after_the_scatter() {
+        reduce_scatter(&[4], (I64, &[2]), Avg, expect![[r#""#]]);
+    }
+
+    #[test]
+    fn what_cannot_be_cut_is_refused() {
+        reduce_scatter(&[5], (I64, &[2]), Sum, expect![[r#""#]]);
+        reduce_scatter(&[], (I64, &[]), Sum, expect![[r#""#]]);
+    }
+
+    #[test]
+    fn an_output_that_does_not_fit_is_refused_with_both_types() {
+        reduce_scatter(&[4], (I64, &[4]), Sum, expect![[r#""#]]);
+        reduce_scatter(&[4], (F32, &[2]), Sum, expect![[r#""#]]);
+    }
+}
