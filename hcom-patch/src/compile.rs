@@ -1,0 +1,307 @@
+//! `compile`: record a function once, run its graph from then on.
+//!
+//! The first call with given argument types runs the function while a graph is recorded, and
+//! launches the graph. If the function never needed a value in between, later calls that meet the
+//! guards launch the graph without running the function. The guards are: the arguments' element
+//! types and shapes, which of them are the same tensor, which of them the function also captured,
+//! the rank with its world, and whether collectives are recorded. Groups are values of the
+//! recorded function, and part of its graph.
+//!
+//! A captured tensor is a parameter of the graph, by its handle: each call reads, and a graph that
+//! writes it writes, what the handle holds then. Everything else the function captures or computes
+//! outside of tensors (numbers, flags, [`Tensor::from_slice`] data, side effects) belongs to the
+//! recording, and is not looked at again.
+//!
+//! A function that breaks (it reads data, or calls a collective under [`Collectives::Cut`]) runs
+//! on every call, as what it does may depend on what it read; its pieces are compiled once each.
+
+use crate::cache::{Cache, Guards, Whole};
+use crate::rank::{Rank, patched};
+use crate::recording::{Break, Piece, Recorder};
+use crate::scope::{self, Scope};
+use crate::{Error, Tensor};
+use hcom_runtime::{Array, CompileOptions, Executable, Mode, Uniformity};
+use rustc_hash::FxHashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a compiled function does with collective calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Collectives {
+    /// [`Collectives::Recorded`] while [`patch_for_hcom`](crate::patch_for_hcom) is in force on the
+    /// calling thread, [`Collectives::Cut`] otherwise.
+    #[default]
+    Global,
+    /// They are nodes of the graph.
+    Recorded,
+    /// Each ends the graph before it, runs eagerly, and a new graph begins after it.
+    Cut,
+}
+
+/// How a function is compiled.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What becomes of collective calls.
+    pub collectives: Collectives,
+    /// How graphs are launched.
+    pub mode: Mode,
+    /// Name of the graph; the pieces after the first are called `name_1`, `name_2`, ….
+    pub name: String,
+}
+
+impl Default for Config {
+    /// Collectives as patched, streams overlapped, name `main`.
+    fn default() -> Config {
+        Config {
+            collectives: Collectives::Global,
+            mode: Mode::Overlapped,
+            name: "main".to_owned(),
+        }
+    }
+}
+
+/// What a compiled function consists of on one rank, and what its calls did.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Report {
+    /// Number of graphs that one call launches.
+    pub graphs: usize,
+    /// Number of collectives in those graphs.
+    pub collectives: usize,
+    /// Pinned if any of the graphs is.
+    pub uniformity: Uniformity,
+    /// Why the function is more than one graph.
+    pub breaks: Vec<Break>,
+    /// The graphs in text, in the order of launch.
+    pub text: Vec<String>,
+    /// How often the function itself ran.
+    pub recordings: u64,
+    /// How often its graph was launched without running it.
+    pub replays: u64,
+    /// How many graphs were compiled.
+    pub compiles: u64,
+}
+
+impl Default for Report {
+    fn default() -> Report {
+        Report {
+            graphs: 0,
+            collectives: 0,
+            uniformity: Uniformity::Uniform,
+            breaks: Vec::new(),
+            text: Vec::new(),
+            recordings: 0,
+            replays: 0,
+            compiles: 0,
+        }
+    }
+}
+
+impl Report {
+    fn add(&mut self, piece: &Piece, text: &str, executable: &Executable) {
+        self.graphs += 1;
+        self.collectives += piece.collectives();
+        self.text.push(text.to_owned());
+        if let Uniformity::Uniform = self.uniformity {
+            self.uniformity = executable.uniformity().clone();
+        }
+    }
+}
+
+/// A function together with its graphs. Threads that are ranks may share it: each has graphs of
+/// its own.
+pub struct Compiled<F> {
+    f: F,
+    config: Config,
+    ranks: Mutex<FxHashMap<u64, Arc<Mutex<State>>>>,
+}
+
+/// What one rank keeps of a compiled function.
+#[derive(Default)]
+struct State {
+    cache: Cache,
+    report: Report,
+}
+
+/// Makes `f` a compiled function. Nothing runs yet.
+pub fn compile<F>(f: F, config: Config) -> Compiled<F>
+where
+    F: Fn(&[Tensor]) -> Result<Vec<Tensor>, Error>,
+{
+    Compiled {
+        f,
+        config,
+        ranks: Mutex::new(FxHashMap::default()),
+    }
+}
+
+impl<F> Compiled<F>
+where
+    F: Fn(&[Tensor]) -> Result<Vec<Tensor>, Error>,
+{
+    /// Calls the function: launches its graph, or records it first.
+    ///
+    /// All ranks that take part in the function's collectives call it together. While another
+    /// compiled function is being recorded, the call is recorded into that one's graph.
+    ///
+    /// # Errors
+    /// What the function returns; [`Error::Runtime`] if compiling, the comparison across ranks or
+    /// the launch fails; [`Error::NotInitialized`].
+    pub fn call(&self, arguments: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+        if scope::is_active() {
+            return (self.f)(arguments);
+        }
+        let rank = Rank::current()?;
+        let state = Arc::clone(lock(&self.ranks).entry(rank.id).or_default());
+        let cut = match self.config.collectives {
+            Collectives::Global => !patched(),
+            Collectives::Recorded => false,
+            Collectives::Cut => true,
+        };
+        let guards = Guards::of(arguments, cut);
+        // No lock is held while a graph runs or a function records.
+        let whole = lock(&state).cache.find(&guards, arguments);
+        if let Some(whole) = whole {
+            let results = whole.launch(arguments)?;
+            lock(&state).report.replays += 1;
+            return Ok(results);
+        }
+        self.record(&rank, &state, guards, arguments)
+    }
+
+    /// What the last recording on this rank consists of, with the counts of all calls. Empty before
+    /// the first call.
+    pub fn report(&self) -> Report {
+        let Ok(rank) = Rank::current() else {
+            return Report::default();
+        };
+        let state = lock(&self.ranks).get(&rank.id).map(Arc::clone);
+        state.map_or_else(Report::default, |state| lock(&state).report.clone())
+    }
+
+    /// Runs the function while recording it, launches its pieces, and keeps the graph if it is
+    /// whole.
+    fn record(
+        &self,
+        rank: &Rank,
+        state: &Arc<Mutex<State>>,
+        guards: Guards,
+        arguments: &[Tensor],
+    ) -> Result<Vec<Tensor>, Error> {
+        {
+            let report = &mut lock(state).report;
+            *report = Report {
+                recordings: report.recordings + 1,
+                replays: report.replays,
+                compiles: report.compiles,
+                ..Report::default()
+            };
+        }
+        let pieces = Pieces {
+            rank: rank.clone(),
+            state: Arc::clone(state),
+            mode: self.config.mode,
+        };
+        let launch = {
+            let pieces = pieces.clone();
+            Box::new(move |piece: &Piece| pieces.executable(piece)?.launch(piece))
+        };
+        let recorder = Recorder::new(
+            &self.config.name,
+            (rank.rank, rank.world_size),
+            guards.cut(),
+            arguments,
+            Some(launch),
+        )?;
+        let capture = recorder.capture();
+        let marked: Vec<Tensor> = arguments
+            .iter()
+            .map(|tensor| tensor.as_argument_of(capture))
+            .collect();
+        let scope = Scope::open(recorder)?;
+        let returned = (self.f)(&marked)?;
+        let recording = scope.complete(&returned)?.0;
+
+        lock(state).report.breaks.clone_from(&recording.breaks);
+        let piece = &recording.piece;
+        let executable = if piece.is_empty() {
+            None
+        } else {
+            Some(pieces.executable(piece)?)
+        };
+        if let Some(executable) = &executable {
+            let arrays = executable.launch(piece)?;
+            for (tensor, array) in piece.outputs.iter().zip(arrays) {
+                tensor.resolve(array);
+            }
+        }
+        let returned = recording.returned.clone();
+        if recording.breaks.is_empty() {
+            let whole = Whole::new(recording, executable, arguments);
+            lock(state).cache.keep(guards, whole);
+        }
+        Ok(returned)
+    }
+}
+
+/// Finds or makes the executables of pieces on one rank.
+#[derive(Clone)]
+struct Pieces {
+    rank: Rank,
+    state: Arc<Mutex<State>>,
+    mode: Mode,
+}
+
+impl Pieces {
+    /// The executable of `piece`, found by its text. Counts the piece as launched.
+    fn executable(&self, piece: &Piece) -> Result<Launchable, Error> {
+        let text = piece.graph.to_string();
+        let known = lock(&self.state).cache.piece(&text);
+        let executable = match known {
+            Some(executable) => executable,
+            None => {
+                let options = CompileOptions {
+                    mode: self.mode,
+                    name: piece.graph.name().to_owned(),
+                    ..CompileOptions::default()
+                };
+                let runtime = self.rank.runtime("compile")?;
+                let executable = Arc::new(runtime.compile(&piece.graph, &options)?);
+                let state = &mut lock(&self.state);
+                state.report.compiles += 1;
+                state
+                    .cache
+                    .keep_piece(text.clone(), Arc::clone(&executable));
+                executable
+            }
+        };
+        lock(&self.state).report.add(piece, &text, &executable);
+        Ok(Launchable(executable))
+    }
+}
+
+/// An executable that reads and writes tensors.
+#[derive(Clone)]
+pub(crate) struct Launchable(Arc<Executable>);
+
+impl Launchable {
+    fn launch(&self, piece: &Piece) -> Result<Vec<Array>, Error> {
+        self.run(&piece.inputs, &piece.written)
+    }
+
+    /// Runs on the present data of `inputs`, of which those at `written` are written.
+    pub(crate) fn run(&self, inputs: &[Tensor], written: &[usize]) -> Result<Vec<Array>, Error> {
+        let arrays = inputs
+            .iter()
+            .map(Tensor::data)
+            .collect::<Result<Vec<_>, _>>()?;
+        let outputs = self.0.run(&arrays)?;
+        for position in written {
+            inputs[*position].written(&arrays[*position])?;
+        }
+        Ok(outputs)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,269 @@
+//! Ranks, groups and the collective calls.
+//!
+//! A call writes its tensor in place, as the tensor's clones see too. While a function is being
+//! compiled the call is recorded instead; which of the two happens is decided in one place, behind
+//! one crate-internal trait with an eager and a recording implementation.
+//!
+//! Ranks within a group are *group ranks*; [`Root`] says which of the two is meant.
+
+use crate::rank::Rank;
+use crate::{Error, Tensor, eager, scope};
+use hcom_convert::Call;
+use hcom_runtime::{Runtime, Settings};
+use std::fmt;
+use std::panic::Location;
+use std::sync::Arc;
+
+pub use hcom_convert::{Reduction, Root};
+pub use hcom_ir::ReduceOp;
+
+/// The collective calls, run now or recorded.
+pub(crate) trait CollectiveCalls {
+    /// Makes `call` over `group`: reads `operand` and writes `target`, which are the same tensor
+    /// in an in-place call and both absent in a barrier.
+    fn collective(
+        &mut self,
+        call: &Call,
+        target: Option<&Tensor>,
+        operand: Option<&Tensor>,
+        group: &Group,
+        location: &'static Location<'static>,
+    ) -> Result<(), Error>;
+}
+
+/// An ordered set of ranks of the world that communicate with each other. Cheap to clone.
+///
+/// Making a group involves no communication, so its members may make it while other ranks do
+/// something else; groups of the same ranks in the same order are one group.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Group(Arc<hcom_ir::Group>);
+
+impl Group {
+    /// The name it has in graphs and errors.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Its ranks within the world, in group order.
+    pub fn ranks(&self) -> &[u32] {
+        &self.0.ranks
+    }
+
+    /// Number of ranks in it.
+    pub fn group_size(&self) -> u32 {
+        self.0.group_size()
+    }
+
+    /// The group rank of a rank of the world, if it is a member.
+    pub fn rank_of(&self, global_rank: u32) -> Option<u32> {
+        self.0.rank_of(global_rank)
+    }
+
+    /// The group as graphs hold it.
+    pub(crate) fn as_ir(&self) -> &hcom_ir::Group {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// Makes this thread a rank of the world that the environment describes (`RANK`, `WORLD_SIZE`,
+/// `MASTER_ADDR`, `MASTER_PORT`, or `RANK_TABLE_FILE`; none of them: a world of one), and returns
+/// its runtime.
+///
+/// # Errors
+/// [`Error::Runtime`] if the environment is incomplete, a peer does not appear in time, or no
+/// device library is found.
+pub fn init(settings: &Settings) -> Result<Runtime, Error> {
+    let runtime = Runtime::start(settings)?;
+    init_with(runtime.clone());
+    Ok(runtime)
+}
+
+/// Makes this thread the rank that `runtime` belongs to.
+pub fn init_with(runtime: Runtime) {
+    let (rank, world_size) = (runtime.rank(), runtime.world_size());
+    Rank::set(Some(Rank::new(rank, world_size, Some(runtime))));
+}
+
+/// Makes this thread a rank without a device, which can record and [`export`](crate::export)
+/// functions of [placeholders](Tensor::placeholder), but run nothing.
+///
+/// # Errors
+/// [`Error::Group`] unless `rank` is below `world_size`.
+pub fn init_abstract(rank: u32, world_size: u32) -> Result<(), Error> {
+    if rank >= world_size {
+        return Err(Error::Group {
+            ranks: vec![rank],
+            world_size,
+            reason: "a rank is below the size of the world",
+        });
+    }
+    Rank::set(Some(Rank::new(rank, world_size, None)));
+    Ok(())
+}
+
+/// Ends this thread's being a rank. Tensors stay valid as long as they are held.
+pub fn finalize() {
+    Rank::set(None);
+}
+
+/// This rank, within the world.
+///
+/// # Errors
+/// [`Error::NotInitialized`].
+pub fn rank() -> Result<u32, Error> {
+    Ok(Rank::current()?.rank)
+}
+
+/// Number of ranks in the world.
+///
+/// # Errors
+/// [`Error::NotInitialized`].
+pub fn world_size() -> Result<u32, Error> {
+    Ok(Rank::current()?.world_size)
+}
+
+/// The group of all ranks.
+///
+/// # Errors
+/// [`Error::NotInitialized`].
+pub fn world() -> Result<Group, Error> {
+    let ranks: Vec<u32> = (0..Rank::current()?.world_size).collect();
+    Ok(group("world".to_owned(), ranks))
+}
+
+/// The group of these ranks of the world, in this order. Its name follows from the ranks.
+///
+/// # Errors
+/// [`Error::Group`] if a rank is not in the world or occurs twice, or if there is none;
+/// [`Error::NotInitialized`].
+pub fn new_group(ranks: &[u32]) -> Result<Group, Error> {
+    let world = world()?;
+    let refuse = |reason| Error::Group {
+        ranks: ranks.to_vec(),
+        world_size: world.group_size(),
+        reason,
+    };
+    if ranks.is_empty() {
+        return Err(refuse("a group needs a member"));
+    }
+    if ranks.iter().any(|rank| *rank >= world.group_size()) {
+        return Err(refuse("a rank is not in the world"));
+    }
+    let mut sorted = ranks.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    if sorted.len() != ranks.len() {
+        return Err(refuse("a rank occurs twice"));
+    }
+    if ranks == world.ranks() {
+        return Ok(world);
+    }
+    let mut name = "ranks".to_owned();
+    for rank in ranks {
+        name.push('_');
+        name.push_str(&rank.to_string());
+    }
+    Ok(group(name, ranks.to_vec()))
+}
+
+fn group(name: String, ranks: Vec<u32>) -> Group {
+    Group(Arc::new(hcom_ir::Group { name, ranks }))
+}
+
+/// Makes the element-wise reduction over the group of all ranks' tensors every rank's tensor.
+///
+/// `reduction` is a [`ReduceOp`], or [`Reduction::premul_sum`].
+///
+/// # Errors
+/// [`Error::Convert`] if this rank is not in the group or the reduction has no meaning for the
+/// element type; [`Error::Runtime`] if the collective fails.
+#[track_caller]
+pub fn all_reduce(
+    tensor: &mut Tensor,
+    reduction: impl Into<Reduction>,
+    group: &Group,
+) -> Result<(), Error> {
+    let call = Call::AllReduce {
+        reduction: reduction.into(),
+    };
+    dispatch(&call, Some(tensor), Some(tensor), group)
+}
+
+/// Writes all ranks' `input` into every rank's `output`, in group order: concatenated
+/// (`[group_size * n, …]`), stacked (`[group_size, n, …]`), or in any shape with as many elements.
+///
+/// # Errors
+/// [`Error::Convert`] if this rank is not in the group or `output` does not fit;
+/// [`Error::Runtime`] if the collective fails.
+#[track_caller]
+pub fn all_gather_into_tensor(
+    output: &mut Tensor,
+    input: &Tensor,
+    group: &Group,
+) -> Result<(), Error> {
+    let call = Call::AllGather {
+        output: output.ty().clone(),
+    };
+    dispatch(&call, Some(output), Some(input), group)
+}
+
+/// Reduces all ranks' `input` element by element and writes block `i` of dimension 0 into the
+/// `output` of group rank `i`.
+///
+/// # Errors
+/// [`Error::Convert`] if this rank is not in the group, the group's size does not divide
+/// dimension 0, `output` does not fit, or the reduction has no meaning for the element type;
+/// [`Error::Runtime`] if the collective fails.
+#[track_caller]
+pub fn reduce_scatter_tensor(
+    output: &mut Tensor,
+    input: &Tensor,
+    reduction: impl Into<Reduction>,
+    group: &Group,
+) -> Result<(), Error> {
+    let call = Call::ReduceScatter {
+        reduction: reduction.into(),
+        output: output.ty().clone(),
+    };
+    dispatch(&call, Some(output), Some(input), group)
+}
+
+/// Makes the root's tensor every rank's tensor.
+///
+/// # Errors
+/// [`Error::Convert`] if this rank or the root is not in the group; [`Error::Runtime`] if the
+/// collective fails.
+#[track_caller]
+pub fn broadcast(tensor: &mut Tensor, root: Root, group: &Group) -> Result<(), Error> {
+    dispatch(&Call::Broadcast { root }, Some(tensor), Some(tensor), group)
+}
+
+/// Lets no rank of the group go on before all have arrived.
+///
+/// # Errors
+/// [`Error::Convert`] if this rank is not in the group; [`Error::Runtime`] if a rank does not
+/// arrive.
+#[track_caller]
+pub fn barrier(group: &Group) -> Result<(), Error> {
+    dispatch(&Call::Barrier, None, None, group)
+}
+
+#[track_caller]
+fn dispatch(
+    call: &Call,
+    target: Option<&Tensor>,
+    operand: Option<&Tensor>,
+    group: &Group,
+) -> Result<(), Error> {
+    let location = Location::caller();
+    scope::with_active(|recorder| match recorder {
+        Some(recorder) => recorder.collective(call, target, operand, group, location),
+        None => eager::Eager.collective(call, target, operand, group, location),
+    })
+}

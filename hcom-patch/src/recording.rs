@@ -1,0 +1,397 @@
+//! Recording: operators and collectives become nodes of a graph.
+//!
+//! The recorder keeps, for every tensor it has met, the value that the tensor has at this point of
+//! the program. An operator reads those values and makes tensors for its results; a call that
+//! writes in place only changes which value the tensor has. When the piece ends, an input whose
+//! tensor has another value than it came with is written back by one `copy_to_input`.
+//!
+//! A tensor that was not made by this capture becomes a parameter of the graph, by its handle.
+
+use crate::dist::{CollectiveCalls, Group};
+use crate::scope::CaptureId;
+use crate::tensor::{Tensor, TensorCell};
+use crate::{Error, eager};
+use hcom_convert::{Call, Context, convert};
+use hcom_ir::{Attrs, Builder, Class, Graph, Op, ValueId};
+use hcom_runtime::Array;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::panic::Location;
+use std::sync::{Arc, Weak};
+
+/// Runs a finished piece and returns its outputs.
+pub(crate) type Launch = Box<dyn FnMut(&Piece) -> Result<Vec<Array>, Error>>;
+
+/// A place where a recorded function could not go on recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Break {
+    /// What needed the graph to run.
+    pub reason: &'static str,
+    /// `file:line:column` of the call.
+    pub location: String,
+}
+
+/// A finished graph, with the tensors that its inputs and outputs are.
+pub(crate) struct Piece {
+    pub(crate) graph: Graph,
+    /// One per graph input.
+    pub(crate) inputs: Vec<Tensor>,
+    /// Positions of the inputs that the graph writes.
+    pub(crate) written: Vec<usize>,
+    /// One per graph output; without data until the piece has run.
+    pub(crate) outputs: Vec<Tensor>,
+}
+
+impl Piece {
+    /// Whether running it would do nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.graph.nodes().len() == 0
+    }
+
+    /// Number of collectives in the graph.
+    pub(crate) fn collectives(&self) -> usize {
+        self.graph
+            .nodes()
+            .filter(|(_, node)| node.op.class() == Class::Collective)
+            .count()
+    }
+}
+
+/// What a complete capture recorded.
+pub(crate) struct Recording {
+    /// The last piece, not yet run.
+    pub(crate) piece: Piece,
+    /// Why the pieces before it ended.
+    pub(crate) breaks: Vec<Break>,
+    /// Captured tensors that are arguments too.
+    pub(crate) aliases: Vec<Tensor>,
+    pub(crate) returned: Vec<Tensor>,
+}
+
+/// Records one function on one rank.
+pub(crate) struct Recorder {
+    name: String,
+    capture: CaptureId,
+    rank: u32,
+    world_size: u32,
+    /// Whether a collective ends the piece.
+    cut: bool,
+    arguments: FxHashSet<u64>,
+    piece: Draft,
+    breaks: Vec<Break>,
+    aliases: Vec<Tensor>,
+    /// `None` where nothing can run.
+    launch: Option<Launch>,
+}
+
+/// The piece being recorded.
+///
+/// A graph declares its inputs before its first node, and which tensors are inputs, and which of
+/// them are written, shows only on the way. So in the draft an input is a custom node without
+/// operands, and [`Draft::finish`] moves the nodes into the graph proper.
+struct Draft {
+    builder: Builder,
+    inputs: Vec<(Tensor, ValueId)>,
+    /// Value of each tensor at this point, by tensor id.
+    current: FxHashMap<u64, ValueId>,
+    /// Tensors made by this piece, in order.
+    made: Vec<Weak<TensorCell>>,
+}
+
+impl Draft {
+    fn new(name: &str, index: usize) -> Draft {
+        let name = match index {
+            0 => name.to_owned(),
+            _ => format!("{name}_{index}"),
+        };
+        Draft {
+            builder: Builder::new(name),
+            inputs: Vec::new(),
+            current: FxHashMap::default(),
+            made: Vec::new(),
+        }
+    }
+
+    /// Makes `tensor` an input, named as the tensor or after its position.
+    fn add_input(&mut self, tensor: &Tensor, prefix: &str) -> Result<ValueId, Error> {
+        let name = match tensor.name() {
+            Some(name) => name.to_string(),
+            None => format!("{prefix}{}", self.inputs.len()),
+        };
+        let attrs = Attrs::new()
+            .with("name", "input")
+            .with("types", vec![tensor.ty().clone()])
+            .with("pure", true);
+        self.builder.set_location(None);
+        let value = self.builder.push_named(Op::Custom, &[], attrs, &[&name])?[0];
+        self.inputs.push((tensor.unmarked(), value));
+        self.current.insert(tensor.id(), value);
+        Ok(value)
+    }
+
+    /// Ends the piece with these tensors, all made by it, as outputs.
+    fn finish(self, outputs: Vec<Tensor>) -> Result<Piece, Error> {
+        let draft = self.builder.graph();
+        let mut builder = Builder::new(draft.name());
+        for (_, group) in draft.groups() {
+            builder.group(group.clone());
+        }
+        let mut values: FxHashMap<ValueId, ValueId> = FxHashMap::default();
+        let mut written = Vec::new();
+        for (position, (tensor, value)) in self.inputs.iter().enumerate() {
+            let mutable = self.current[&tensor.id()] != *value;
+            if mutable {
+                written.push(position);
+            }
+            let name = &draft.value(*value).name;
+            let input = builder.input(name, tensor.ty().clone(), mutable);
+            values.insert(*value, input);
+        }
+        for (_, node) in draft.nodes() {
+            if node
+                .results
+                .iter()
+                .any(|result| values.contains_key(result))
+            {
+                // An input, declared above.
+                continue;
+            }
+            let operands: Vec<ValueId> = node.operands.iter().map(|value| values[value]).collect();
+            builder.set_location(node.location.clone());
+            let results = builder.push(node.op, &operands, node.attrs.clone())?;
+            values.extend(node.results.iter().copied().zip(results));
+        }
+        builder.set_location(None);
+        for position in &written {
+            let (tensor, input) = &self.inputs[*position];
+            let value = values[&self.current[&tensor.id()]];
+            builder.push(Op::CopyToInput, &[value, values[input]], Attrs::new())?;
+        }
+        let named = outputs
+            .iter()
+            .enumerate()
+            .map(|(index, tensor)| {
+                let name = match outputs.len() {
+                    1 => "y".to_owned(),
+                    _ => format!("y{index}"),
+                };
+                (name, values[&self.current[&tensor.id()]])
+            })
+            .collect();
+        Ok(Piece {
+            graph: builder.finish(named)?,
+            inputs: self.inputs.into_iter().map(|(tensor, _)| tensor).collect(),
+            written,
+            outputs,
+        })
+    }
+}
+
+impl Recorder {
+    /// Starts a graph whose first inputs are `arguments`, a tensor that occurs twice once.
+    pub(crate) fn new(
+        name: &str,
+        (rank, world_size): (u32, u32),
+        cut: bool,
+        arguments: &[Tensor],
+        launch: Option<Launch>,
+    ) -> Result<Recorder, Error> {
+        let mut piece = Draft::new(name, 0);
+        let mut known = FxHashSet::default();
+        for tensor in arguments {
+            if known.insert(tensor.id()) {
+                piece.add_input(tensor, "x")?;
+            }
+        }
+        Ok(Recorder {
+            name: name.to_owned(),
+            capture: CaptureId::next(),
+            rank,
+            world_size,
+            cut,
+            arguments: known,
+            piece,
+            breaks: Vec::new(),
+            aliases: Vec::new(),
+            launch,
+        })
+    }
+
+    pub(crate) fn capture(&self) -> CaptureId {
+        self.capture
+    }
+
+    /// Records one operator and returns its results.
+    pub(crate) fn operator(
+        &mut self,
+        op: Op,
+        operands: &[&Tensor],
+        attrs: Attrs,
+        location: &'static Location<'static>,
+    ) -> Result<Vec<Tensor>, Error> {
+        let values = operands
+            .iter()
+            .map(|tensor| self.value(tensor))
+            .collect::<Result<Vec<_>, _>>()?;
+        self.locate(location);
+        let results = self.piece.builder.push(op, &values, attrs)?;
+        Ok(results.iter().map(|value| self.make(*value)).collect())
+    }
+
+    /// Records an operator with one result.
+    pub(crate) fn operator_1(
+        &mut self,
+        op: Op,
+        operands: &[&Tensor],
+        attrs: Attrs,
+        location: &'static Location<'static>,
+    ) -> Result<Tensor, Error> {
+        let mut results = self.operator(op, operands, attrs, location)?;
+        Ok(results.swap_remove(0))
+    }
+
+    /// Records that `target` has the value of `source` from here on.
+    pub(crate) fn copy(
+        &mut self,
+        target: &Tensor,
+        source: &Tensor,
+        location: &'static Location<'static>,
+    ) -> Result<(), Error> {
+        let value = self.value(source)?;
+        self.value(target)?;
+        self.locate(location);
+        let copy = self.piece.builder.one(Op::Copy, &[value], Attrs::new())?;
+        self.piece.current.insert(target.id(), copy);
+        Ok(())
+    }
+
+    /// Ends the piece, runs it, and starts the next: afterwards every tensor still held has data.
+    pub(crate) fn break_graph(
+        &mut self,
+        reason: &'static str,
+        location: &'static Location<'static>,
+    ) -> Result<(), Error> {
+        let location = location.to_string();
+        if self.launch.is_none() {
+            return Err(Error::Break { reason, location });
+        }
+        self.breaks.push(Break { reason, location });
+        let next = Draft::new(&self.name, self.breaks.len());
+        let draft = std::mem::replace(&mut self.piece, next);
+        let held: Vec<Tensor> = draft
+            .made
+            .iter()
+            .filter_map(Weak::upgrade)
+            .map(Tensor::from_cell)
+            .collect();
+        let piece = draft.finish(held)?;
+        if piece.is_empty() {
+            return Ok(());
+        }
+        if let Some(launch) = &mut self.launch {
+            let arrays = launch(&piece)?;
+            for (tensor, array) in piece.outputs.iter().zip(arrays) {
+                tensor.resolve(array);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the capture.
+    pub(crate) fn finish(self, returned: &[Tensor]) -> Result<Recording, Error> {
+        let mut outputs: Vec<Tensor> = Vec::new();
+        for tensor in returned {
+            match tensor.capture() {
+                Some(capture) if capture == self.capture => {
+                    if !outputs.iter().any(|output| output.is_same(tensor)) {
+                        outputs.push(tensor.unmarked());
+                    }
+                }
+                Some(_) => return Err(stale(tensor)),
+                None => {}
+            }
+        }
+        Ok(Recording {
+            piece: self.piece.finish(outputs)?,
+            breaks: self.breaks,
+            aliases: self.aliases,
+            returned: returned.iter().map(Tensor::unmarked).collect(),
+        })
+    }
+
+    /// The value that `tensor` has here; a tensor from outside becomes an input.
+    fn value(&mut self, tensor: &Tensor) -> Result<ValueId, Error> {
+        if self.arguments.contains(&tensor.id())
+            && !tensor.is_argument_of(self.capture)
+            && !self.aliases.iter().any(|alias| alias.is_same(tensor))
+        {
+            self.aliases.push(tensor.unmarked());
+        }
+        if let Some(value) = self.piece.current.get(&tensor.id()) {
+            return Ok(*value);
+        }
+        if tensor.capture().is_some() {
+            return Err(stale(tensor));
+        }
+        let prefix = if self.arguments.contains(&tensor.id()) {
+            "x"
+        } else {
+            "p"
+        };
+        self.piece.add_input(tensor, prefix)
+    }
+
+    fn make(&mut self, value: ValueId) -> Tensor {
+        let ty = self.piece.builder.ty(value).clone();
+        let tensor = Tensor::recorded(ty, self.capture);
+        self.piece.current.insert(tensor.id(), value);
+        self.piece.made.push(Arc::downgrade(tensor.cell()));
+        tensor
+    }
+
+    fn locate(&mut self, location: &'static Location<'static>) {
+        self.piece.builder.set_location(Some(hcom_ir::Location {
+            file: location.file().into(),
+            line: location.line(),
+            column: location.column(),
+        }));
+    }
+}
+
+fn stale(tensor: &Tensor) -> Error {
+    Error::StaleHandle {
+        ty: Box::new(tensor.ty().clone()),
+    }
+}
+
+impl CollectiveCalls for Recorder {
+    fn collective(
+        &mut self,
+        call: &Call,
+        target: Option<&Tensor>,
+        operand: Option<&Tensor>,
+        group: &Group,
+        location: &'static Location<'static>,
+    ) -> Result<(), Error> {
+        if self.cut {
+            self.break_graph("a collective is no part of the graph", location)?;
+            return eager::Eager.collective(call, target, operand, group, location);
+        }
+        let operand = operand.map(|tensor| self.value(tensor)).transpose()?;
+        if let Some(target) = target {
+            self.value(target)?;
+        }
+        self.locate(location);
+        let group = self.piece.builder.group(group.as_ir().clone());
+        let mut context = Context {
+            builder: &mut self.piece.builder,
+            rank: self.rank,
+            world_size: self.world_size,
+        };
+        let value = convert(&mut context, call, operand, group)?;
+        if let (Some(target), Some(value)) = (target, value) {
+            self.piece.current.insert(target.id(), value);
+        }
+        Ok(())
+    }
+}
