@@ -1,7 +1,8 @@
 /*
- * ACL: tensor descriptions. Functions without @since are in CANN 8.0 and later.
+ * ACL: tensor descriptions.
  *
  * @library libacl_mdl.so
+ * @since 8.0 unless a function says otherwise
  */
 #ifndef HCOM_ACL_ACL_BASE_MDL_H
 #define HCOM_ACL_ACL_BASE_MDL_H

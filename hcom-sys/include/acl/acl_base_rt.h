@@ -1,8 +1,8 @@
 /*
- * ACL: types shared by all parts, result codes, logging, data buffers. Functions without @since
- * are in CANN 8.0 and later.
+ * ACL: types shared by all parts, result codes, logging, data buffers.
  *
  * @library libacl_rt.so
+ * @since 8.0 unless a function says otherwise
  */
 #ifndef HCOM_ACL_ACL_BASE_RT_H
 #define HCOM_ACL_ACL_BASE_RT_H

@@ -1,8 +1,8 @@
 /*
- * ACL: operator dumps. Offline models are not declared here. Functions without @since are in CANN
- * 8.0 and later.
+ * ACL: operator dumps. Offline models are not declared here.
  *
  * @library libacl_rt.so
+ * @since 8.0 unless a function says otherwise
  */
 #ifndef HCOM_ACL_ACL_MDL_H
 #define HCOM_ACL_ACL_MDL_H

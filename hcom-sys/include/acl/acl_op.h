@@ -1,7 +1,8 @@
 /*
- * ACL: attributes of single operators. Functions without @since are in CANN 8.0 and later.
+ * ACL: attributes of single operators.
  *
  * @library libacl_op_executor.so
+ * @since 8.0 unless a function says otherwise
  */
 #ifndef HCOM_ACL_ACL_OP_H
 #define HCOM_ACL_ACL_OP_H

@@ -1,7 +1,8 @@
 /*
- * ACL: operators compiled at run time. Functions without @since are in CANN 8.0 and later.
+ * ACL: operators compiled at run time.
  *
  * @library libacl_op_compiler.so
+ * @since 8.0 unless a function says otherwise
  */
 #ifndef HCOM_ACL_ACL_OP_COMPILER_H
 #define HCOM_ACL_ACL_OP_COMPILER_H
@@ -60,15 +61,15 @@ size_t aclGetCompileoptSize(aclCompileOpt opt);
 /** Compiles the named operator for these descriptions and queues it on the stream. */
 aclError aclopCompileAndExecute(const char *opType, int numInputs,
     const aclTensorDesc *const inputDesc[], const aclDataBuffer *const inputs[], int numOutputs,
-    const aclTensorDesc *const outputDesc[], aclDataBuffer *const outputs[], const aclopAttr *attr,
-    aclopEngineType engineType, aclopCompileType compileFlag, const char *opPath,
-    aclrtStream stream);
+    const aclTensorDesc *const outputDesc[], aclDataBuffer *const outputs[],
+    const aclopAttr *attr, aclopEngineType engineType, aclopCompileType compileFlag,
+    const char *opPath, aclrtStream stream);
 
 /** The same, and writes inferred output shapes back. */
 aclError aclopCompileAndExecuteV2(const char *opType, int numInputs, aclTensorDesc *inputDesc[],
-    aclDataBuffer *inputs[], int numOutputs, aclTensorDesc *outputDesc[], aclDataBuffer *outputs[],
-    aclopAttr *attr, aclopEngineType engineType, aclopCompileType compileFlag, const char *opPath,
-    aclrtStream stream);
+    aclDataBuffer *inputs[], int numOutputs, aclTensorDesc *outputDesc[],
+    aclDataBuffer *outputs[], aclopAttr *attr, aclopEngineType engineType,
+    aclopCompileType compileFlag, const char *opPath, aclrtStream stream);
 
 #ifdef __cplusplus
 }

@@ -90,7 +90,8 @@ aclError aclprofInit(const char *profilerResultPath, size_t length);
 aclError aclprofFinalize(void);
 
 /** Sets a further option before aclprofCreateConfig. */
-aclError aclprofSetConfig(aclprofConfigType configType, const char *config, size_t configLength);
+aclError aclprofSetConfig(aclprofConfigType configType, const char *config,
+    size_t configLength);
 
 /** What to record, on which devices; `dataTypeConfig` is a set of ACL_PROF_ bits. NULL on bad
  * arguments. */
@@ -117,7 +118,8 @@ aclprofStepInfo *aclprofCreateStepInfo(void);
 void aclprofDestroyStepInfo(aclprofStepInfo *stepinfo);
 
 /** Queues a mark for the start or end of an iteration. */
-aclError aclprofGetStepTimestamp(aclprofStepInfo *stepInfo, aclprofStepTag tag, aclrtStream stream);
+aclError aclprofGetStepTimestamp(aclprofStepInfo *stepInfo, aclprofStepTag tag,
+    aclrtStream stream);
 
 #ifdef __cplusplus
 }

@@ -1,9 +1,9 @@
 /*
  * ACL runtime: start, devices, contexts, streams, events, callbacks, kernels.
- * Work queues on streams and runs later; its errors appear at the next synchronisation. Functions
- * without @since are in CANN 8.0 and later.
+ * Work queues on streams and runs later; its errors appear at the next synchronisation.
  *
  * @library libacl_rt.so
+ * @since 8.0 unless a function says otherwise
  */
 #ifndef HCOM_ACL_ACL_RT_H
 #define HCOM_ACL_ACL_RT_H
@@ -19,21 +19,23 @@ extern "C" {
 
 /* Start, end and versions. */
 
-/** Starts the library. `configPath` is NULL or a JSON file. A repeated call counts up and returns
- * 100002, which is harmless. */
+/** Starts the library. `configPath` is NULL or a JSON file. A repeated call counts up and
+ * returns 100002, which is harmless. */
 aclError aclInit(const char *configPath);
 
 /** Ends the library, whatever the count; a second call returns 100037. */
 aclError aclFinalize(void);
 
-/** Counts down once and reports the new count; 100037 when it is already 0. @since torch_npu 2.9 */
+/** Counts down once and reports the new count; 100037 when it is already 0.
+ * @since torch_npu 2.9 */
 aclError aclFinalizeReference(uint64_t *refCount);
 
 /** Runs `cbFunc` when aclInit does. @since torch_npu 2.9 */
 aclError aclInitCallbackRegister(aclRegisterCallbackType type, aclInitCallbackFunc cbFunc,
     void *userData);
 
-/** Name of the chip, for example "Ascend910_9382"; NULL on failure. The text belongs to the library. */
+/** Name of the chip, for example "Ascend910_9382"; NULL on failure. The text belongs to the
+ * library. */
 const char *aclrtGetSocName(void);
 
 /** Version of the ACL interface, for example 1, 17, 0. */
@@ -90,7 +92,8 @@ aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout);
 aclError aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout);
 
 /** 1 when `deviceId` can reach the memory of another device, else 0. */
-aclError aclrtDeviceCanAccessPeer(int32_t *canAccessPeer, int32_t deviceId, int32_t peerDeviceId);
+aclError aclrtDeviceCanAccessPeer(int32_t *canAccessPeer, int32_t deviceId,
+    int32_t peerDeviceId);
 
 /** Lets the current device reach a peer's memory, one direction. `flags` is 0. */
 aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags);
@@ -130,13 +133,14 @@ aclError aclrtGetLogicDevIdByUserDevId(const int32_t userDevid, int32_t *const l
 /** Whether the device's default context is active. `flags` is NULL. @since torch_npu 2.9 */
 aclError aclrtGetPrimaryCtxState(int32_t deviceId, uint32_t *flags, int32_t *active);
 
-/** Calls back when a device is set or reset; NULL as callback removes it. @since torch_npu 2.9 */
+/** Calls back when a device is set or reset; NULL as callback removes it.
+ * @since torch_npu 2.9 */
 aclError aclrtRegDeviceStateCallback(const char *regName, aclrtDeviceStateCallback callback,
     void *args);
 
 /** Calls back before and after a task abort. @since torch_npu 2.9 */
-aclError aclrtSetDeviceTaskAbortCallback(const char *regName, aclrtDeviceTaskAbortCallback callback,
-    void *args);
+aclError aclrtSetDeviceTaskAbortCallback(const char *regName,
+    aclrtDeviceTaskAbortCallback callback, void *args);
 
 /** Limits the cores that work of this process may use on a device. @since torch_npu 2.9 */
 aclError aclrtSetDeviceResLimit(int32_t deviceId, aclrtDevResLimitType type, uint32_t value);
@@ -154,11 +158,12 @@ aclError aclrtGetErrorVerbose(int32_t deviceId, aclrtErrorInfo *errorInfo);
 aclError aclrtRepairError(int32_t deviceId, const aclrtErrorInfo *errorInfo);
 
 /** Memory ranges with uncorrectable errors; `arraySize` entries fit, `retSize` are filled. */
-aclError aclrtGetMemUceInfo(int32_t deviceId, aclrtMemUceInfo *memUceInfoArray, size_t arraySize,
-    size_t *retSize);
+aclError aclrtGetMemUceInfo(int32_t deviceId, aclrtMemUceInfo *memUceInfoArray,
+    size_t arraySize, size_t *retSize);
 
 /** Repairs the listed ranges. */
-aclError aclrtMemUceRepair(int32_t deviceId, aclrtMemUceInfo *memUceInfoArray, size_t arraySize);
+aclError aclrtMemUceRepair(int32_t deviceId, aclrtMemUceInfo *memUceInfoArray,
+    size_t arraySize);
 
 /* Contexts. */
 
@@ -211,8 +216,8 @@ aclError aclrtDestroyStream(aclrtStream stream);
 /** Destroys the stream without waiting. */
 aclError aclrtDestroyStreamForce(aclrtStream stream);
 
-/** Waits for the queued work and returns its first error. While capturing: 107027; after an abort:
- * 107023. */
+/** Waits for the queued work and returns its first error. While capturing: 107027; after an
+ * abort: 107023. */
 aclError aclrtSynchronizeStream(aclrtStream stream);
 
 /** The same, at most `timeout` ms; -1 waits for ever. Expiry: 507046. */
@@ -239,8 +244,8 @@ aclError aclrtStreamGetFlags(aclrtStream stream, uint32_t *flags);
 /** How many further streams the device can hold. @since torch_npu 2.9 */
 aclError aclrtGetStreamAvailableNum(uint32_t *streamCount);
 
-/** ACL_CONTINUE_ON_FAILURE or ACL_STOP_ON_FAILURE; once per stream. After a stop nothing more can be
- * queued. */
+/** ACL_CONTINUE_ON_FAILURE or ACL_STOP_ON_FAILURE; once per stream. After a stop nothing more
+ * can be queued. */
 aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode);
 
 /** Sets one attribute; the value's member follows from `stmAttrType`. @since torch_npu 2.9 */
@@ -300,8 +305,8 @@ aclError aclrtCreateEvent(aclrtEvent *event);
 /** An event with ACL_EVENT_ flags. With ACL_EVENT_SYNC it stays set until aclrtResetEvent. */
 aclError aclrtCreateEventWithFlag(aclrtEvent *event, uint32_t flag);
 
-/** An event that may be recorded again; a wait binds to the latest record at the time of the call,
- * and an event never recorded counts as complete. */
+/** An event that may be recorded again; a wait binds to the latest record at the time of the
+ * call, and an event never recorded counts as complete. */
 aclError aclrtCreateEventExWithFlag(aclrtEvent *event, uint32_t flag);
 
 /** Frees the event, after pending work on it is done. */
@@ -317,7 +322,8 @@ aclError aclrtRecordEventWithFlag(aclrtEvent event, aclrtStream stream, uint32_t
 /** Queues a reset of an ACL_EVENT_SYNC event; belongs after the wait. */
 aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream);
 
-/** Whether the event is complete: ACL_EVENT_STATUS_COMPLETE is 0. aclrtQueryEventStatus replaces it. */
+/** Whether the event is complete: ACL_EVENT_STATUS_COMPLETE is 0. aclrtQueryEventStatus replaces
+ * it. */
 aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status);
 
 /** Whether the recorded work is done: ACL_EVENT_RECORDED_STATUS_COMPLETE is 1. */
@@ -372,8 +378,8 @@ aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackBloc
 /** Runs one pending callback, waiting at most `timeout` ms; -1 waits for ever. */
 aclError aclrtProcessReport(int32_t timeout);
 
-/** Queues `fn(args)`, run by a thread of the library while the stream waits. It must not call ACL.
- * @since torch_npu 2.9 */
+/** Queues `fn(args)`, run by a thread of the library while the stream waits. It must not call
+ * ACL. @since torch_npu 2.9 */
 aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void *args);
 
 /** Calls back when a task fails. */
@@ -417,7 +423,8 @@ aclError aclrtCreateLabelList(aclrtLabel *labels, size_t num, aclrtLabelList *la
 /** Frees a list. @since torch_npu 2.9 */
 aclError aclrtDestroyLabelList(aclrtLabelList labelList);
 
-/** Queues a jump to the label whose index stands at device address `ptr`. @since torch_npu 2.9 */
+/** Queues a jump to the label whose index stands at device address `ptr`.
+ * @since torch_npu 2.9 */
 aclError aclrtSwitchLabelByIndex(void *ptr, uint32_t maxValue, aclrtLabelList labelList,
     aclrtStream stream);
 
@@ -446,8 +453,8 @@ aclError aclrtLaunchKernel(aclrtFuncHandle funcHandle, uint32_t numBlocks, const
     size_t argsSize, aclrtStream stream);
 
 /** The same with launch attributes. @since torch_npu 2.9 */
-aclError aclrtLaunchKernelV2(aclrtFuncHandle funcHandle, uint32_t numBlocks, const void *argsData,
-    size_t argsSize, aclrtLaunchKernelCfg *cfg, aclrtStream stream);
+aclError aclrtLaunchKernelV2(aclrtFuncHandle funcHandle, uint32_t numBlocks,
+    const void *argsData, size_t argsSize, aclrtLaunchKernelCfg *cfg, aclrtStream stream);
 
 /** The same with an argument handle. @since torch_npu 2.9 */
 aclError aclrtLaunchKernelWithConfig(aclrtFuncHandle funcHandle, uint32_t numBlocks,

@@ -1,7 +1,8 @@
 /*
- * ACL runtime: the caller's own allocator. Functions without @since are in CANN 8.0 and later.
+ * ACL runtime: the caller's own allocator.
  *
  * @library libacl_rt.so
+ * @since 8.0 unless a function says otherwise
  */
 #ifndef HCOM_ACL_ACL_RT_ALLOCATOR_H
 #define HCOM_ACL_ACL_RT_ALLOCATOR_H
@@ -65,8 +66,8 @@ aclError aclrtAllocatorUnregister(aclrtStream stream);
 
 /** The allocator registered for a stream. @since torch_npu 2.9 */
 aclError aclrtAllocatorGetByStream(aclrtStream stream, aclrtAllocatorDesc *allocatorDesc,
-    aclrtAllocator *allocator, aclrtAllocatorAllocFunc *allocFunc, aclrtAllocatorFreeFunc *freeFunc,
-    aclrtAllocatorAllocAdviseFunc *allocAdviseFunc,
+    aclrtAllocator *allocator, aclrtAllocatorAllocFunc *allocFunc,
+    aclrtAllocatorFreeFunc *freeFunc, aclrtAllocatorAllocAdviseFunc *allocAdviseFunc,
     aclrtAllocatorGetAddrFromBlockFunc *getAddrFromBlockFunc);
 
 #ifdef __cplusplus

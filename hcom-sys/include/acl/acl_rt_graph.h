@@ -1,8 +1,8 @@
 /*
- * ACL runtime: captured and built graphs, part of acl_rt.h. Functions without @since are in CANN
- * 8.0 and later.
+ * ACL runtime: captured and built graphs, part of acl_rt.h.
  *
  * @library libacl_rt.so
+ * @since 8.0 unless a function says otherwise
  */
 #ifndef HCOM_ACL_ACL_RT_GRAPH_H
 #define HCOM_ACL_ACL_RT_GRAPH_H
@@ -24,8 +24,8 @@ aclError aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *statu
     aclmdlRI *modelRI);
 
 /** Ends the capture on its first stream and hands out the graph. Not capturing: 107029; other
- * stream: 107036; other thread: 107038; a forked stream not joined: 107025; invalidated: 507903.
- * @since torch_npu 2.9 */
+ * stream: 107036; other thread: 107038; a forked stream not joined: 107025; invalidated:
+ * 507903. @since torch_npu 2.9 */
 aclError aclmdlRICaptureEnd(aclrtStream stream, aclmdlRI *modelRI);
 
 /** Swaps the thread's capture mode with `*mode`. @since torch_npu 2.9 */
@@ -37,8 +37,8 @@ aclError aclmdlRICaptureTaskGrpBegin(aclrtStream stream);
 /** Ends the group and hands out its handle. @since torch_npu 2.9 */
 aclError aclmdlRICaptureTaskGrpEnd(aclrtStream stream, aclrtTaskGrp *handle);
 
-/** Starts replacing a group's tasks; the stream must not capture (107027). The same calls follow, in
- * the same order. @since torch_npu 2.9 */
+/** Starts replacing a group's tasks; the stream must not capture (107027). The same calls
+ * follow, in the same order. @since torch_npu 2.9 */
 aclError aclmdlRICaptureTaskUpdateBegin(aclrtStream stream, aclrtTaskGrp handle);
 
 /** Ends the replacement; it takes effect in stream order. @since torch_npu 2.9 */

@@ -1,7 +1,8 @@
 /*
- * ACL runtime: memory, part of acl_rt.h. Functions without @since are in CANN 8.0 and later.
+ * ACL runtime: memory, part of acl_rt.h.
  *
  * @library libacl_rt.so
+ * @since 8.0 unless a function says otherwise
  */
 #ifndef HCOM_ACL_ACL_RT_MEMORY_H
 #define HCOM_ACL_ACL_RT_MEMORY_H
@@ -52,8 +53,8 @@ aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t *free, size_t *total);
 
 /** Bytes in use by component; `inputNum` entries fit, `outputNum` are filled.
  * @since torch_npu 2.9 */
-aclError aclrtGetMemUsageInfo(int32_t deviceId, aclrtMemUsageInfo *memUsageInfo, size_t inputNum,
-    size_t *outputNum);
+aclError aclrtGetMemUsageInfo(int32_t deviceId, aclrtMemUsageInfo *memUsageInfo,
+    size_t inputNum, size_t *outputNum);
 
 /** Where an address lies and its page size. @since torch_npu 2.9 */
 aclError aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attributes);
@@ -72,7 +73,8 @@ aclError aclrtHostUnregister(void *ptr);
 
 /* Copies and fills. */
 
-/** Copies now; `count` 0 does nothing. `destMax` below `count`: 107000. Not ordered with streams. */
+/** Copies now; `count` 0 does nothing. `destMax` below `count`: 107000. Not ordered with
+ * streams. */
 aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count,
     aclrtMemcpyKind kind);
 
@@ -89,8 +91,8 @@ aclError aclrtMemcpy2d(void *dst, size_t dpitch, const void *src, size_t spitch,
     size_t height, aclrtMemcpyKind kind);
 
 /** Queues such a copy. */
-aclError aclrtMemcpy2dAsync(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
-    size_t height, aclrtMemcpyKind kind, aclrtStream stream);
+aclError aclrtMemcpy2dAsync(void *dst, size_t dpitch, const void *src, size_t spitch,
+    size_t width, size_t height, aclrtMemcpyKind kind, aclrtStream stream);
 
 /** Copies several ranges between host and device; `failIndex` names the first that failed.
  * @since torch_npu 2.9 */
@@ -160,8 +162,8 @@ aclError aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp *prop,
 /* Memory shared between processes. */
 
 /** A 64-bit handle of physical memory for other processes. */
-aclError aclrtMemExportToShareableHandle(aclrtDrvMemHandle handle, aclrtMemHandleType handleType,
-    uint64_t flags, uint64_t *shareableHandle);
+aclError aclrtMemExportToShareableHandle(aclrtDrvMemHandle handle,
+    aclrtMemHandleType handleType, uint64_t flags, uint64_t *shareableHandle);
 
 /** Opens such a handle. */
 aclError aclrtMemImportFromShareableHandle(uint64_t shareableHandle, int32_t deviceId,
@@ -171,7 +173,8 @@ aclError aclrtMemImportFromShareableHandle(uint64_t shareableHandle, int32_t dev
 aclError aclrtMemSetPidToShareableHandle(uint64_t shareableHandle, int32_t *pid, size_t pidNum);
 
 /** A key of a device range for other processes; `len` is 65 bytes. @since torch_npu 2.9 */
-aclError aclrtIpcMemGetExportKey(void *devPtr, size_t size, char *key, size_t len, uint64_t flags);
+aclError aclrtIpcMemGetExportKey(void *devPtr, size_t size, char *key, size_t len,
+    uint64_t flags);
 
 /** Maps the range behind a key. @since torch_npu 2.9 */
 aclError aclrtIpcMemImportByKey(void **devPtr, const char *key, uint64_t flags);

@@ -153,12 +153,12 @@ aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor *executor);
 aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor *executor);
 
 /** Points input `index` at other memory. */
-aclnnStatus aclSetInputTensorAddr(aclOpExecutor *executor, const size_t index, aclTensor *tensor,
-    void *addr);
+aclnnStatus aclSetInputTensorAddr(aclOpExecutor *executor, const size_t index,
+    aclTensor *tensor, void *addr);
 
 /** Points output `index` at other memory. */
-aclnnStatus aclSetOutputTensorAddr(aclOpExecutor *executor, const size_t index, aclTensor *tensor,
-    void *addr);
+aclnnStatus aclSetOutputTensorAddr(aclOpExecutor *executor, const size_t index,
+    aclTensor *tensor, void *addr);
 
 /** Points argument `index` at other memory. */
 aclnnStatus aclSetTensorAddr(aclOpExecutor *executor, const size_t index, aclTensor *tensor,

@@ -14,8 +14,8 @@ extern "C" {
 #endif
 
 /** Largest element over `dim`. */
-aclnnStatus aclnnAmaxGetWorkspaceSize(const aclTensor *self, const aclIntArray *dim, bool keepDim,
-    aclTensor *out, uint64_t *workspaceSize, aclOpExecutor **executor);
+aclnnStatus aclnnAmaxGetWorkspaceSize(const aclTensor *self, const aclIntArray *dim,
+    bool keepDim, aclTensor *out, uint64_t *workspaceSize, aclOpExecutor **executor);
 /** Queues the prepared call. */
 aclnnStatus aclnnAmax(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor,
     aclrtStream stream);

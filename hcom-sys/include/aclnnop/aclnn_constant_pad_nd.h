@@ -13,7 +13,8 @@
 extern "C" {
 #endif
 
-/** self with `value` around it; `pad` has (before, after) per dimension, the last dimension first. */
+/** self with `value` around it; `pad` has (before, after) per dimension, the last dimension
+ * first. */
 aclnnStatus aclnnConstantPadNdGetWorkspaceSize(const aclTensor *self, const aclIntArray *pad,
     const aclScalar *value, aclTensor *out, uint64_t *workspaceSize, aclOpExecutor **executor);
 /** Queues the prepared call. */

@@ -14,8 +14,8 @@ extern "C" {
 #endif
 
 /** out = self / other, broadcast. */
-aclnnStatus aclnnDivGetWorkspaceSize(const aclTensor *self, const aclTensor *other, aclTensor *out,
-    uint64_t *workspaceSize, aclOpExecutor **executor);
+aclnnStatus aclnnDivGetWorkspaceSize(const aclTensor *self, const aclTensor *other,
+    aclTensor *out, uint64_t *workspaceSize, aclOpExecutor **executor);
 /** Queues the prepared call. */
 aclnnStatus aclnnDiv(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor,
     aclrtStream stream);

@@ -14,8 +14,8 @@ extern "C" {
 #endif
 
 /** out = e to the power self. */
-aclnnStatus aclnnExpGetWorkspaceSize(const aclTensor *self, aclTensor *out, uint64_t *workspaceSize,
-    aclOpExecutor **executor);
+aclnnStatus aclnnExpGetWorkspaceSize(const aclTensor *self, aclTensor *out,
+    uint64_t *workspaceSize, aclOpExecutor **executor);
 /** Queues the prepared call. */
 aclnnStatus aclnnExp(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor,
     aclrtStream stream);

@@ -13,7 +13,8 @@
 extern "C" {
 #endif
 
-/** Normalises over the last dimensions, `normalizedShape`; weight, bias, mean and rstd may be NULL. */
+/** Normalises over the last dimensions, `normalizedShape`; weight, bias, mean and rstd may be
+ * NULL. */
 aclnnStatus aclnnLayerNormGetWorkspaceSize(const aclTensor *input,
     const aclIntArray *normalizedShape, const aclTensor *weightOptional,
     const aclTensor *biasOptional, double eps, aclTensor *out, aclTensor *meanOutOptional,

@@ -14,8 +14,8 @@ extern "C" {
 #endif
 
 /** Natural logarithm. */
-aclnnStatus aclnnLogGetWorkspaceSize(const aclTensor *self, aclTensor *out, uint64_t *workspaceSize,
-    aclOpExecutor **executor);
+aclnnStatus aclnnLogGetWorkspaceSize(const aclTensor *self, aclTensor *out,
+    uint64_t *workspaceSize, aclOpExecutor **executor);
 /** Queues the prepared call. */
 aclnnStatus aclnnLog(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor,
     aclrtStream stream);

@@ -13,8 +13,8 @@
 extern "C" {
 #endif
 
-/** Matrix product as torch.matmul. `cubeMathType`: 0 keeps the dtype, 1 allows lower precision for
- * f32, 2 forces f16, 3 forces HF32. */
+/** Matrix product as torch.matmul. `cubeMathType`: 0 keeps the dtype, 1 allows lower precision
+ * for f32, 2 forces f16, 3 forces HF32. */
 aclnnStatus aclnnMatmulGetWorkspaceSize(const aclTensor *self, const aclTensor *mat2,
     aclTensor *out, int8_t cubeMathType, uint64_t *workspaceSize, aclOpExecutor **executor);
 /** Queues the prepared call. */

@@ -14,8 +14,8 @@ extern "C" {
 #endif
 
 /** out = -self. */
-aclnnStatus aclnnNegGetWorkspaceSize(const aclTensor *self, aclTensor *out, uint64_t *workspaceSize,
-    aclOpExecutor **executor);
+aclnnStatus aclnnNegGetWorkspaceSize(const aclTensor *self, aclTensor *out,
+    uint64_t *workspaceSize, aclOpExecutor **executor);
 /** Queues the prepared call. */
 aclnnStatus aclnnNeg(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor,
     aclrtStream stream);

@@ -14,11 +14,12 @@ extern "C" {
 #endif
 
 /** out = self to the power `exponent`, broadcast. */
-aclnnStatus aclnnPowTensorTensorGetWorkspaceSize(const aclTensor *self, const aclTensor *exponent,
-    aclTensor *out, uint64_t *workspaceSize, aclOpExecutor **executor);
+aclnnStatus aclnnPowTensorTensorGetWorkspaceSize(const aclTensor *self,
+    const aclTensor *exponent, aclTensor *out, uint64_t *workspaceSize,
+    aclOpExecutor **executor);
 /** Queues the prepared call. */
-aclnnStatus aclnnPowTensorTensor(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor,
-    aclrtStream stream);
+aclnnStatus aclnnPowTensorTensor(void *workspace, uint64_t workspaceSize,
+    aclOpExecutor *executor, aclrtStream stream);
 
 #ifdef __cplusplus
 }

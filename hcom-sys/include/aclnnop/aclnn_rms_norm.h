@@ -15,8 +15,8 @@ extern "C" {
 
 /** x / root mean square over the dimensions of `gamma`, times gamma; rstdOut (f32) receives the
  * reciprocal. */
-aclnnStatus aclnnRmsNormGetWorkspaceSize(const aclTensor *x, const aclTensor *gamma, double epsilon,
-    const aclTensor *yOut, const aclTensor *rstdOut, uint64_t *workspaceSize,
+aclnnStatus aclnnRmsNormGetWorkspaceSize(const aclTensor *x, const aclTensor *gamma,
+    double epsilon, const aclTensor *yOut, const aclTensor *rstdOut, uint64_t *workspaceSize,
     aclOpExecutor **executor);
 /** Queues the prepared call. */
 aclnnStatus aclnnRmsNorm(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor,

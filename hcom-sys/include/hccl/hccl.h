@@ -2,9 +2,10 @@
  * HCCL: collectives and point-to-point operations.
  * A call returns when the operation is queued; failures appear at the synchronisation of the
  * stream or in HcclGetCommAsyncError. The NULL stream is refused (HCCL_E_PTR). A count of 0
- * returns HCCL_SUCCESS and takes no part. Functions without @since are in CANN 8.0 and later.
+ * returns HCCL_SUCCESS and takes no part.
  *
  * @library libhccl.so
+ * @since 8.0 unless a function says otherwise
  */
 #ifndef HCOM_HCCL_HCCL_H
 #define HCOM_HCCL_HCCL_H
@@ -32,8 +33,8 @@ HcclResult HcclBroadcast(void *buf, uint64_t count, HcclDataType dataType, uint3
 HcclResult HcclReduce(void *sendBuf, void *recvBuf, uint64_t count, HcclDataType dataType,
     HcclReduceOp op, uint32_t root, HcclComm comm, aclrtStream stream);
 
-/** sendBuf holds one block of `recvCount` elements per rank; rank r gets the reduction of the blocks
- * r. */
+/** sendBuf holds one block of `recvCount` elements per rank; rank r gets the reduction of the
+ * blocks r. */
 HcclResult HcclReduceScatter(void *sendBuf, void *recvBuf, uint64_t recvCount,
     HcclDataType dataType, HcclReduceOp op, HcclComm comm, aclrtStream stream);
 
@@ -48,15 +49,17 @@ HcclResult HcclScatter(void *sendBuf, void *recvBuf, uint64_t recvCount, HcclDat
     uint32_t root, HcclComm comm, aclrtStream stream);
 
 /** recvBuf = all ranks' `sendCount` elements in rank order. */
-HcclResult HcclAllGather(void *sendBuf, void *recvBuf, uint64_t sendCount, HcclDataType dataType,
-    HcclComm comm, aclrtStream stream);
+HcclResult HcclAllGather(void *sendBuf, void *recvBuf, uint64_t sendCount,
+    HcclDataType dataType, HcclComm comm, aclrtStream stream);
 
 /** The same with blocks of different lengths: `recvCounts` and `recvDispls` are host arrays of
  * uint64_t. @since torch_npu 2.9 */
-HcclResult HcclAllGatherV(void *sendBuf, uint64_t sendCount, void *recvBuf, const void *recvCounts,
-    const void *recvDispls, HcclDataType dataType, HcclComm comm, aclrtStream stream);
+HcclResult HcclAllGatherV(void *sendBuf, uint64_t sendCount, void *recvBuf,
+    const void *recvCounts, const void *recvDispls, HcclDataType dataType, HcclComm comm,
+    aclrtStream stream);
 
-/** Block r of sendBuf to rank r, and block s of recvBuf from rank s. sendBuf must not be recvBuf. */
+/** Block r of sendBuf to rank r, and block s of recvBuf from rank s. sendBuf must not be
+ * recvBuf. */
 HcclResult HcclAlltoAll(const void *sendBuf, uint64_t sendCount, HcclDataType sendType,
     const void *recvBuf, uint64_t recvCount, HcclDataType recvType, HcclComm comm,
     aclrtStream stream);
@@ -68,8 +71,9 @@ HcclResult HcclAlltoAllV(const void *sendBuf, const void *sendCounts, const void
 
 /** The same with one host matrix: element i * ranks + j is what rank i sends to rank j.
  * @since torch_npu 2.9 */
-HcclResult HcclAlltoAllVC(const void *sendBuf, const void *sendCountMatrix, HcclDataType sendType,
-    const void *recvBuf, HcclDataType recvType, HcclComm comm, aclrtStream stream);
+HcclResult HcclAlltoAllVC(const void *sendBuf, const void *sendCountMatrix,
+    HcclDataType sendType, const void *recvBuf, HcclDataType recvType, HcclComm comm,
+    aclrtStream stream);
 
 /* Point to point. */
 
