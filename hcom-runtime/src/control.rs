@@ -21,8 +21,13 @@ use thiserror::Error;
 
 mod board;
 mod in_process;
+mod meeting;
+mod mesh;
+mod wire;
 
 pub use in_process::InProcess;
+pub(crate) use meeting::Meeting;
+pub use meeting::Refusal;
 
 use crate::failure::{Failure, FailureKind, RankList};
 
@@ -104,13 +109,13 @@ impl fmt::Display for RankState {
                 write!(f, "last completed {completed}")?
             }
             (Some(entered), Some(completed)) => {
-                write!(f, "is inside {entered} and last completed {completed}")?
+                write!(f, "is inside {entered}, last completed {completed}")?
             }
             (Some(entered), None) => write!(f, "is inside {entered}")?,
             (None, Some(completed)) => write!(f, "last completed {completed}")?,
         }
         if let Some(waiting) = &self.waiting {
-            write!(f, " and waits in {waiting}")?;
+            write!(f, ", waits in {waiting}")?;
         }
         Ok(())
     }
@@ -178,6 +183,16 @@ pub enum ControlError {
     /// The job has failed.
     #[error(transparent)]
     Failed(#[from] Failure),
+    /// A contribution is longer than the control plane carries.
+    #[error("{key}: {bytes} bytes are more than the {limit} an exchange carries")]
+    TooLong {
+        /// Key of the exchange.
+        key: String,
+        /// Length of the contribution.
+        bytes: usize,
+        /// The longest contribution.
+        limit: usize,
+    },
     /// The group does not hold the own rank, holds a rank twice or one outside of the world.
     #[error(
         "{key}: group {group:?} is not a list of distinct ranks below {world_size} that includes \
@@ -254,11 +269,10 @@ impl ControlError {
                 help: Some("every rank must run the same number of steps".into()),
                 ..Failure::new(FailureKind::PeerLeft, rank)
             },
-            ControlError::BadGroup { .. } => Failure {
-                expected: Some("distinct ranks of the world, the own one included".into()),
+            ControlError::TooLong { .. } | ControlError::BadGroup { .. } => Failure {
                 got: Some(self.to_string()),
                 ranks: vec![rank],
-                ..Failure::new(FailureKind::Mismatch, rank)
+                ..Failure::new(FailureKind::Usage, rank)
             },
         }
     }

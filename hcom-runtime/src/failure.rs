@@ -24,10 +24,13 @@ pub enum FailureKind {
     Library,
     /// A rank panicked.
     Panic,
+    /// A rank asked for something that cannot be.
+    Usage,
 }
 
 impl FailureKind {
-    /// The name in JSON: `mismatch`, `timeout`, `peer_died`, `peer_left`, `library` or `panic`.
+    /// The name in JSON: `mismatch`, `timeout`, `peer_died`, `peer_left`, `library`, `panic`
+    /// or `usage`.
     pub fn name(self) -> &'static str {
         match self {
             FailureKind::Mismatch => "mismatch",
@@ -36,6 +39,7 @@ impl FailureKind {
             FailureKind::PeerLeft => "peer_left",
             FailureKind::Library => "library",
             FailureKind::Panic => "panic",
+            FailureKind::Usage => "usage",
         }
     }
 }
@@ -120,6 +124,8 @@ impl fmt::Display for Failure {
             (FailureKind::Library, false) => write!(f, "the library reported an error on {ranks}")?,
             (FailureKind::Panic, true) => f.write_str("a rank panicked")?,
             (FailureKind::Panic, false) => write!(f, "{ranks} panicked")?,
+            (FailureKind::Usage, true) => f.write_str("wrong use")?,
+            (FailureKind::Usage, false) => write!(f, "wrong use on {ranks}")?,
         }
         match (&self.expected, &self.got) {
             (Some(expected), Some(got)) => write!(f, "; expected {expected}, got {got}")?,

@@ -2,8 +2,11 @@
 
 pub mod control;
 pub mod failure;
+pub mod rank_table;
 pub mod settings;
+pub mod startup;
 
 pub use control::{Control, ControlError, InProcess, Life, PeerStatus, Position, RankState};
 pub use failure::{Failure, FailureKind};
 pub use settings::{Settings, SettingsError};
+pub use startup::{Master, StartError, World, connect};

@@ -71,6 +71,7 @@ pub struct Job {
     ranks: u32,
     kind: Kind,
     timeout: Duration,
+    copies: u32,
     variables: Vec<(String, String)>,
 }
 
@@ -81,8 +82,15 @@ impl Job {
             ranks,
             kind,
             timeout,
+            copies: 1,
             variables: Vec::new(),
         }
+    }
+
+    /// Runs this many such jobs at the same time; [`Rank::job`] tells them apart.
+    pub fn copies(mut self, copies: u32) -> Job {
+        self.copies = copies;
+        self
     }
 
     /// Sets an environment variable in every rank process.
@@ -102,12 +110,33 @@ impl Job {
         let call = CALLS.replace(CALLS.get() + 1);
         let result = match process::Place::from_env() {
             Some(place) => return place.run(call, self, f),
-            None if self.kind == Kind::Processes => process::run(call, self),
-            None => thread::run(self, f),
+            None => self.start(call, f),
         };
         if let Err(report) = result {
             panic!("{report}");
         }
+    }
+
+    /// Runs all copies; an error is a report for the user.
+    fn start(&self, call: u32, f: impl Fn(Rank) + Send + Sync + 'static) -> Result<(), String> {
+        let test = std::thread::current().name().unwrap_or("main").to_string();
+        let f = Arc::new(f);
+        std::thread::scope(|scope| {
+            let copies: Vec<_> = (0..self.copies)
+                .map(|job| {
+                    let (test, f) = (&test, f.clone());
+                    scope.spawn(move || match self.kind {
+                        Kind::Processes => process::run(call, job, self, test),
+                        Kind::Threads => thread::run(job, self, test, f),
+                    })
+                })
+                .collect();
+            let ends = copies.into_iter().map(|copy| match copy.join() {
+                Ok(end) => end,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            ends.collect()
+        })
     }
 }
 
@@ -118,6 +147,7 @@ thread_local! {
 
 /// One rank of a running job.
 pub struct Rank {
+    job: u32,
     rank: u32,
     world_size: u32,
     kind: Kind,
@@ -130,8 +160,9 @@ pub struct Rank {
 type Shared = Arc<Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>>;
 
 impl Rank {
-    fn new(rank: u32, world_size: u32, kind: Kind, shared: Shared) -> Rank {
+    fn new(job: u32, rank: u32, world_size: u32, kind: Kind, shared: Shared) -> Rank {
         Rank {
+            job,
             rank,
             world_size,
             kind,
@@ -139,6 +170,11 @@ impl Rank {
             #[cfg(feature = "control")]
             control: std::sync::OnceLock::new(),
         }
+    }
+
+    /// The number of this job, from 0, among the [copies](Job::copies) of it.
+    pub fn job(&self) -> u32 {
+        self.job
     }
 
     /// The number of this rank, from 0.

@@ -20,6 +20,8 @@ use crate::{Job, Kind, Rank, Shared};
 
 /// Which call of [`Job::run`] a rank process belongs to.
 const CALL: &str = "HCOM_TEST_CALL";
+/// Which copy of the job it belongs to.
+const JOB: &str = "HCOM_TEST_JOB";
 /// Process id of the test that started a rank process.
 const PARENT: &str = "HCOM_TEST_PARENT";
 /// How a rank process ends that has run its closure. The harness itself ends with 0 or 101, and
@@ -35,6 +37,7 @@ const OUTPUT: Duration = Duration::from_secs(1);
 /// A rank process's place in its job.
 pub(crate) struct Place {
     call: u32,
+    job: u32,
     rank: u32,
     world_size: u32,
 }
@@ -51,6 +54,7 @@ impl Place {
         env::var_os(CALL)?;
         Some(Place {
             call: number(CALL),
+            job: number(JOB),
             rank: number("RANK"),
             world_size: number("WORLD_SIZE"),
         })
@@ -69,6 +73,7 @@ impl Place {
         );
         die_with_parent();
         f(Rank::new(
+            self.job,
             self.rank,
             self.world_size,
             Kind::Processes,
@@ -154,9 +159,8 @@ impl Output {
 }
 
 fn start(
+    (call, number, rank): (u32, u32, u32),
     job: &Job,
-    call: u32,
-    rank: u32,
     test: &str,
     listener: &TcpListener,
 ) -> io::Result<Process> {
@@ -165,6 +169,7 @@ fn start(
     command
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(CALL, call.to_string())
+        .env(JOB, number.to_string())
         .env(PARENT, std::process::id().to_string())
         .env("RANK", rank.to_string())
         .env("LOCAL_RANK", rank.to_string())
@@ -206,17 +211,17 @@ fn start(
 }
 
 /// Runs the ranks of `job`; an error is a report for the user.
-pub(crate) fn run(call: u32, job: &Job) -> Result<(), String> {
-    let thread = std::thread::current();
-    let Some(test) = thread.name().filter(|name| *name != "main") else {
+pub(crate) fn run(call: u32, number: u32, job: &Job, test: &str) -> Result<(), String> {
+    if test == "main" {
         return Err("rank processes need the test harness: it names the thread of a test".into());
-    };
+    }
     let failed = |error: io::Error| format!("cannot start rank processes: {error}");
     let mut processes = Vec::new();
     {
         let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(failed)?;
         for rank in 0..job.ranks {
-            processes.push(start(job, call, rank, test, &listener).map_err(failed)?);
+            let process = start((call, number, rank), job, test, &listener).map_err(failed)?;
+            processes.push(process);
         }
         // From here on the socket lives and dies with rank 0.
     }

@@ -14,14 +14,17 @@ use crate::{Job, Kind, Rank, Shared};
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Runs `f` on a thread per rank; an error is a report for the user.
-pub(crate) fn run(job: &Job, f: impl Fn(Rank) + Send + Sync + 'static) -> Result<(), String> {
-    let f = Arc::new(f);
+pub(crate) fn run(
+    number: u32,
+    job: &Job,
+    test: &str,
+    f: Arc<impl Fn(Rank) + Send + Sync + 'static>,
+) -> Result<(), String> {
     let shared = Shared::default();
     let (sender, ends) = mpsc::channel();
-    let test = std::thread::current().name().unwrap_or("?").to_string();
     for rank in 0..job.ranks {
         let (f, sender) = (f.clone(), sender.clone());
-        let rank_of_job = Rank::new(rank, job.ranks, Kind::Threads, shared.clone());
+        let rank_of_job = Rank::new(number, rank, job.ranks, Kind::Threads, shared.clone());
         std::thread::Builder::new()
             .name(format!("{test}, rank {rank}"))
             .spawn(move || {

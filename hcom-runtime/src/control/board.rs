@@ -141,6 +141,9 @@ pub(super) struct Endpoint<T: Transport> {
     transport: T,
 }
 
+/// The longest contribution to an exchange, in bytes; well below the longest frame.
+const LONGEST_PART: usize = 1 << 29;
+
 /// An exchange that takes longer than this is shown to the other ranks.
 const SLOW: Duration = Duration::from_millis(50);
 
@@ -279,6 +282,13 @@ impl<T: Transport> Control for Endpoint<T> {
                 group: group.to_vec(),
                 rank,
                 world_size,
+            });
+        }
+        if bytes.len() > LONGEST_PART {
+            return Err(ControlError::TooLong {
+                key: key.to_string(),
+                bytes: bytes.len(),
+                limit: LONGEST_PART,
             });
         }
         let exchange = {
