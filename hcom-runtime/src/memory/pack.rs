@@ -40,7 +40,13 @@ pub(crate) fn pack(
     let mut by_use: Vec<usize> = (0..count).collect();
     by_use.sort_by_key(|&b| (first_use[b], std::cmp::Reverse(sizes[b])));
     let mut by_degree: Vec<usize> = (0..count).collect();
-    by_degree.sort_by_key(|&b| (std::cmp::Reverse(neighbours[b].len()), std::cmp::Reverse(sizes[b]), b));
+    by_degree.sort_by_key(|&b| {
+        (
+            std::cmp::Reverse(neighbours[b].len()),
+            std::cmp::Reverse(sizes[b]),
+            b,
+        )
+    });
     [by_size, by_use, by_degree]
         .iter()
         .map(|order| first_fit(sizes, &neighbours, order))
@@ -72,7 +78,10 @@ fn first_fit(sizes: &[u64], neighbours: &[Vec<usize>], order: &[usize]) -> Packi
         bytes = bytes.max(offset + size);
     }
     Packing {
-        offsets: offsets.into_iter().map(|offset| offset.unwrap_or(0)).collect(),
+        offsets: offsets
+            .into_iter()
+            .map(|offset| offset.unwrap_or(0))
+            .collect(),
         bytes,
     }
 }

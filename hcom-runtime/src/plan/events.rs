@@ -47,7 +47,11 @@ pub(crate) fn synchronise(
     let mut known: Vec<Clock> = vec![vec![0; lanes]; lanes];
     for &job in order {
         let own = lane[job];
-        let mut earlier: Vec<usize> = after[job].iter().copied().filter(|&p| lane[p] != own).collect();
+        let mut earlier: Vec<usize> = after[job]
+            .iter()
+            .copied()
+            .filter(|&p| lane[p] != own)
+            .collect();
         earlier.sort_unstable_by_key(|&p| std::cmp::Reverse(issued_at[p]));
         for predecessor in earlier {
             let other = lane[predecessor];
@@ -124,7 +128,9 @@ mod tests {
     fn waits_are_sufficient_and_minimal_on_seeded_graphs() {
         let mut state = 7u64;
         let mut random = move |below: u64| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
             (state >> 33) % below
         };
         for _ in 0..300 {
@@ -153,13 +159,21 @@ mod tests {
             };
             let full = reach(None);
             for job in 0..count {
-                assert!(after[job].iter().all(|&p| full[job][p]), "{lane:?} {after:?}");
+                assert!(
+                    after[job].iter().all(|&p| full[job][p]),
+                    "{lane:?} {after:?}"
+                );
                 for p in 0..count {
                     assert_eq!(full[job][p], sync.precedes(&lane, p, job));
                 }
                 for &wait in &sync.waits[job] {
                     let without = reach(Some((wait, job)));
-                    assert!(after.iter().enumerate().any(|(j, a)| a.iter().any(|&p| !without[j][p])));
+                    assert!(
+                        after
+                            .iter()
+                            .enumerate()
+                            .any(|(j, a)| a.iter().any(|&p| !without[j][p]))
+                    );
                 }
             }
         }

@@ -53,11 +53,7 @@ pub(crate) fn list_schedule(
         }
     }
     let rivals: Vec<Vec<usize>> = (0..lanes)
-        .map(|a| {
-            (0..lanes)
-                .filter(|&b| a != b && exclusive(a, b))
-                .collect()
-        })
+        .map(|a| (0..lanes).filter(|&b| a != b && exclusive(a, b)).collect())
         .collect();
 
     let mut schedule = Schedule {

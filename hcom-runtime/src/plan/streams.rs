@@ -1,0 +1,92 @@
+//! Which lane executes what.
+//!
+//! Lane 0 computes. In [`Mode::Overlapped`] each communicator has a lane of its own, because a
+//! communicator must be used by one stream only; in the other modes everything is on lane 0.
+
+use hcom_ir::NodeId;
+
+use super::{Channel, Lane, Mode, Tasks, Work, schedule::Job};
+
+/// The lanes of a plan.
+pub(super) fn lanes(tasks: &Tasks, mode: Mode) -> Vec<Lane> {
+    let compute = Lane {
+        name: "compute".into(),
+    };
+    let channels = tasks.channels.iter().filter(|_| mode == Mode::Overlapped);
+    std::iter::once(compute)
+        .chain(channels.map(|channel| Lane {
+            name: channel_name(channel),
+        }))
+        .collect()
+}
+
+fn channel_name(channel: &Channel) -> String {
+    let suffix = if channel.point_to_point { " p2p" } else { "" };
+    format!("{}{suffix}", channel.group.name)
+}
+
+/// The lane of each task.
+pub(super) fn assign(tasks: &Tasks, mode: Mode) -> Vec<usize> {
+    tasks
+        .tasks
+        .iter()
+        .map(|task| match task.channel {
+            Some(channel) if mode == Mode::Overlapped => channel + 1,
+            _ => 0,
+        })
+        .collect()
+}
+
+/// Whether two lanes must not execute at the same time: two collectives whose groups share more
+/// than one rank could otherwise each occupy what the other one needs on the ranks they share.
+pub(super) fn exclusive(tasks: &Tasks, a: usize, b: usize) -> bool {
+    let channel = |lane: usize| {
+        lane.checked_sub(1)
+            .and_then(|index| tasks.channels.get(index))
+    };
+    match (channel(a), channel(b)) {
+        (Some(a), Some(b)) => a.shared_members(b) > 1,
+        _ => false,
+    }
+}
+
+/// The tasks as the scheduler sees them. When `pinned`, the communication of a group keeps its
+/// order in the program, also against every group that shares a member.
+pub(super) fn jobs(
+    tasks: &Tasks,
+    lane_of: &[usize],
+    pinned: bool,
+    cost: impl Fn(NodeId) -> f64,
+) -> Vec<Job> {
+    let mut latest: Vec<Option<usize>> = vec![None; tasks.channels.len()];
+    let mut jobs = Vec::with_capacity(tasks.tasks.len());
+    for (index, task) in tasks.tasks.iter().enumerate() {
+        let mut issued_after = Vec::new();
+        if let Some(channel) = task.channel {
+            if pinned {
+                let own = &tasks.channels[channel];
+                issued_after = latest
+                    .iter()
+                    .zip(&tasks.channels)
+                    .filter(|(_, other)| own.shared_members(other) > 0)
+                    .filter_map(|(latest, _)| *latest)
+                    .filter(|before| !task.after.contains(before))
+                    .collect();
+            }
+            latest[channel] = Some(index);
+        }
+        jobs.push(Job {
+            lane: lane_of[index],
+            duration_us: match task.work {
+                Work::Node(node) => cost(node),
+                Work::CopyOut { .. } | Work::Snapshot { .. } => COPY_US,
+            },
+            after: task.after.clone(),
+            issued_after,
+        });
+    }
+    jobs
+}
+
+/// Expected duration of a copy that belongs to no node, in microseconds.
+const COPY_US: f64 = 2.0;
