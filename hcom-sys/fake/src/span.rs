@@ -8,6 +8,8 @@
     reason = "copying into and out of memory that is shared with other processes"
 )]
 
+pub(crate) mod strided;
+
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -28,7 +30,7 @@ macro_rules! elements {
         unsafe impl Element for $ty {}
     )*};
 }
-elements!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, f16, bf16);
+elements!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, f16, bf16, [u64; 2]);
 
 /// A range of bytes with whatever keeps them mapped.
 #[derive(Clone, Debug)]

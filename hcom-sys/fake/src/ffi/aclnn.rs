@@ -1,1 +1,244 @@
-//! C functions of the aclnn part.
+//! The operators: one row per aclnn function, from which both of its phases are made.
+#![expect(unsafe_code, reason = "the C interface hands over raw pointers")]
+#![allow(non_snake_case, reason = "names are those of the C interface")]
+
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use hcom_sys::bindings::{
+    aclDataType, aclIntArray, aclOpExecutor, aclScalar, aclTensor, aclTensorList, aclnnStatus,
+    aclrtStream,
+};
+
+use crate::aclnn::executor::{Arg, EXECUTORS, Executor, NULL_ARGUMENT, Plan, launch};
+use crate::aclnn::math::{Binary, Relation, Unary};
+use crate::aclnn::object::{INT_ARRAYS, SCALARS, TENSOR_LISTS, TENSORS};
+use crate::aclnn::shape::Triangle;
+use crate::aclnn::{create, elementwise, index, matmul, norm, object, reduce, shape};
+use crate::error::{Failure, Outcome, fail};
+
+/// Hands every operator to the macro `$callback` as rows
+/// `second_phase first_phase(parameter: type, …) = plan;`. The first phase takes `workspaceSize: *mut u64` and
+/// `executor: *mut *mut aclOpExecutor` behind its parameters; the second is the same for all:
+/// `(workspace: *mut c_void, workspaceSize: u64, executor: *mut aclOpExecutor, stream: aclrtStream)`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! for_each_operator {
+    ($callback:ident) => {
+        $callback! {
+            aclnnNeg aclnnNegGetWorkspaceSize(self_: *const aclTensor, out: *mut aclTensor)
+                = elementwise::unary(Unary::Neg, self_, out);
+            aclnnAbs aclnnAbsGetWorkspaceSize(self_: *const aclTensor, out: *mut aclTensor)
+                = elementwise::unary(Unary::Abs, self_, out);
+            aclnnExp aclnnExpGetWorkspaceSize(self_: *const aclTensor, out: *mut aclTensor)
+                = elementwise::unary(Unary::Exp, self_, out);
+            aclnnLog aclnnLogGetWorkspaceSize(self_: *const aclTensor, out: *mut aclTensor)
+                = elementwise::unary(Unary::Log, self_, out);
+            aclnnSqrt aclnnSqrtGetWorkspaceSize(self_: *const aclTensor, out: *mut aclTensor)
+                = elementwise::unary(Unary::Sqrt, self_, out);
+            aclnnRsqrt aclnnRsqrtGetWorkspaceSize(self_: *const aclTensor, out: *mut aclTensor)
+                = elementwise::unary(Unary::Rsqrt, self_, out);
+            aclnnTanh aclnnTanhGetWorkspaceSize(self_: *const aclTensor, out: *mut aclTensor)
+                = elementwise::unary(Unary::Tanh, self_, out);
+            aclnnSigmoid aclnnSigmoidGetWorkspaceSize(self_: *const aclTensor, out: *mut aclTensor)
+                = elementwise::unary(Unary::Sigmoid, self_, out);
+            aclnnRelu aclnnReluGetWorkspaceSize(self_: *const aclTensor, out: *const aclTensor)
+                = elementwise::unary(Unary::Relu, self_, out);
+            aclnnGelu aclnnGeluGetWorkspaceSize(self_: *const aclTensor, out: *mut aclTensor)
+                = elementwise::unary(Unary::Gelu, self_, out);
+            aclnnGeluV2 aclnnGeluV2GetWorkspaceSize(x: *const aclTensor, approximate: i64, y: *mut aclTensor)
+                = elementwise::gelu_v2(x, approximate, y);
+            aclnnSilu aclnnSiluGetWorkspaceSize(self_: *const aclTensor, out: *mut aclTensor)
+                = elementwise::unary(Unary::Silu, self_, out);
+
+            aclnnAdd aclnnAddGetWorkspaceSize(self_: *const aclTensor, other: *const aclTensor, alpha: *const aclScalar, out: *mut aclTensor)
+                = elementwise::scaled_binary(Binary::Add, self_, other, alpha, out);
+            aclnnSub aclnnSubGetWorkspaceSize(self_: *const aclTensor, other: *const aclTensor, alpha: *const aclScalar, out: *mut aclTensor)
+                = elementwise::scaled_binary(Binary::Sub, self_, other, alpha, out);
+            aclnnMul aclnnMulGetWorkspaceSize(self_: *const aclTensor, other: *const aclTensor, out: *mut aclTensor)
+                = elementwise::binary(Binary::Mul, self_, other, out);
+            aclnnDiv aclnnDivGetWorkspaceSize(self_: *const aclTensor, other: *const aclTensor, out: *mut aclTensor)
+                = elementwise::binary(Binary::Div, self_, other, out);
+            aclnnMaximum aclnnMaximumGetWorkspaceSize(self_: *const aclTensor, other: *const aclTensor, out: *mut aclTensor)
+                = elementwise::binary(Binary::Maximum, self_, other, out);
+            aclnnMinimum aclnnMinimumGetWorkspaceSize(self_: *const aclTensor, other: *const aclTensor, out: *mut aclTensor)
+                = elementwise::binary(Binary::Minimum, self_, other, out);
+            aclnnPowTensorTensor aclnnPowTensorTensorGetWorkspaceSize(self_: *const aclTensor, exponent: *const aclTensor, out: *mut aclTensor)
+                = elementwise::binary(Binary::Pow, self_, exponent, out);
+            aclnnAdds aclnnAddsGetWorkspaceSize(self_: *const aclTensor, other: *const aclScalar, alpha: *const aclScalar, out: *mut aclTensor)
+                = elementwise::adds(self_, other, alpha, out);
+            aclnnMuls aclnnMulsGetWorkspaceSize(self_: *const aclTensor, other: *const aclScalar, out: *mut aclTensor)
+                = elementwise::muls(self_, other, out);
+            aclnnEqTensor aclnnEqTensorGetWorkspaceSize(self_: *const aclTensor, other: *const aclTensor, out: *mut aclTensor)
+                = elementwise::compare(Relation::Equal, self_, other, out);
+            aclnnLtTensor aclnnLtTensorGetWorkspaceSize(self_: *const aclTensor, other: *const aclTensor, out: *mut aclTensor)
+                = elementwise::compare(Relation::Less, self_, other, out);
+            aclnnGtTensor aclnnGtTensorGetWorkspaceSize(self_: *const aclTensor, other: *const aclTensor, out: *mut aclTensor)
+                = elementwise::compare(Relation::Greater, self_, other, out);
+            aclnnSWhere aclnnSWhereGetWorkspaceSize(condition: *const aclTensor, self_: *const aclTensor, other: *const aclTensor, out: *mut aclTensor)
+                = elementwise::select(condition, self_, other, out);
+
+            aclnnMatmul aclnnMatmulGetWorkspaceSize(self_: *const aclTensor, mat2: *const aclTensor, out: *mut aclTensor, cubeMathType: i8)
+                = matmul::matmul(self_, mat2, out, cubeMathType);
+            aclnnBatchMatMul aclnnBatchMatMulGetWorkspaceSize(self_: *const aclTensor, mat2: *const aclTensor, out: *mut aclTensor, cubeMathType: i8)
+                = matmul::batch_matmul(self_, mat2, out, cubeMathType);
+
+            aclnnSoftmax aclnnSoftmaxGetWorkspaceSize(self_: *const aclTensor, dim: i64, out: *mut aclTensor)
+                = norm::softmax(self_, dim, out);
+            aclnnLayerNorm aclnnLayerNormGetWorkspaceSize(input: *const aclTensor, normalizedShape: *const aclIntArray, weightOptional: *const aclTensor, biasOptional: *const aclTensor, eps: f64, out: *mut aclTensor, meanOutOptional: *mut aclTensor, rstdOutOptional: *mut aclTensor)
+                = norm::layer_norm(input, normalizedShape, weightOptional, biasOptional, eps, out, meanOutOptional, rstdOutOptional);
+            aclnnRmsNorm aclnnRmsNormGetWorkspaceSize(x: *const aclTensor, gamma: *const aclTensor, epsilon: f64, yOut: *const aclTensor, rstdOut: *const aclTensor)
+                = norm::rms_norm(x, gamma, epsilon, yOut, rstdOut);
+
+            aclnnReduceSum aclnnReduceSumGetWorkspaceSize(self_: *const aclTensor, dims: *const aclIntArray, keepDims: bool, dtype: aclDataType, out: *mut aclTensor)
+                = reduce::sum(self_, dims, keepDims, dtype, out);
+            aclnnMean aclnnMeanGetWorkspaceSize(self_: *const aclTensor, dim: *const aclIntArray, keepDim: bool, dtype: aclDataType, out: *mut aclTensor)
+                = reduce::mean(self_, dim, keepDim, dtype, out);
+            aclnnAmax aclnnAmaxGetWorkspaceSize(self_: *const aclTensor, dim: *const aclIntArray, keepDim: bool, out: *mut aclTensor)
+                = reduce::amax(self_, dim, keepDim, out);
+            aclnnArgMax aclnnArgMaxGetWorkspaceSize(self_: *const aclTensor, dim: i64, keepdim: bool, out: *mut aclTensor)
+                = reduce::argmax(self_, dim, keepdim, out);
+
+            aclnnEmbedding aclnnEmbeddingGetWorkspaceSize(weight: *const aclTensor, indices: *const aclTensor, out: *const aclTensor)
+                = index::embedding(weight, indices, out);
+            aclnnGather aclnnGatherGetWorkspaceSize(self_: *const aclTensor, dim: i64, index: *const aclTensor, out: *mut aclTensor)
+                = index::gather(self_, dim, index, out);
+
+            aclnnPermute aclnnPermuteGetWorkspaceSize(self_: *const aclTensor, dims: *const aclIntArray, out: *mut aclTensor)
+                = shape::permute(self_, dims, out);
+            aclnnExpand aclnnExpandGetWorkspaceSize(self_: *const aclTensor, size: *const aclIntArray, out: *mut aclTensor)
+                = shape::expand(self_, size, out);
+            aclnnSliceV2 aclnnSliceV2GetWorkspaceSize(self_: *const aclTensor, starts: *const aclIntArray, ends: *const aclIntArray, axes: *const aclIntArray, steps: *const aclIntArray, out: *mut aclTensor)
+                = shape::slice_v2(self_, starts, ends, axes, steps, out);
+            aclnnCat aclnnCatGetWorkspaceSize(tensors: *const aclTensorList, dim: i64, out: *mut aclTensor)
+                = shape::cat(tensors, dim, out);
+            aclnnConstantPadNd aclnnConstantPadNdGetWorkspaceSize(self_: *const aclTensor, pad: *const aclIntArray, value: *const aclScalar, out: *mut aclTensor)
+                = shape::constant_pad(self_, pad, value, out);
+            aclnnTril aclnnTrilGetWorkspaceSize(self_: *const aclTensor, diagonal: i64, out: *mut aclTensor)
+                = shape::triangle(Triangle::Lower, self_, diagonal, out);
+            aclnnTriu aclnnTriuGetWorkspaceSize(self_: *const aclTensor, diagonal: i64, out: *mut aclTensor)
+                = shape::triangle(Triangle::Upper, self_, diagonal, out);
+
+            aclnnCast aclnnCastGetWorkspaceSize(self_: *const aclTensor, dtype: aclDataType, out: *mut aclTensor)
+                = create::cast(self_, dtype, out);
+            aclnnInplaceCopy aclnnInplaceCopyGetWorkspaceSize(selfRef: *mut aclTensor, src: *const aclTensor)
+                = create::inplace_copy(selfRef, src);
+            aclnnInplaceFillScalar aclnnInplaceFillScalarGetWorkspaceSize(selfRef: *mut aclTensor, value: *const aclScalar)
+                = create::inplace_fill(selfRef, value);
+            aclnnArange aclnnArangeGetWorkspaceSize(start: *const aclScalar, end: *const aclScalar, step: *const aclScalar, out: *mut aclTensor)
+                = create::arange(start, end, step, out);
+        }
+    };
+}
+
+/// A C argument as the operators want it.
+trait Argument {
+    type Value;
+    fn take(self, name: &'static str) -> Outcome<Self::Value>;
+}
+
+macro_rules! object_argument {
+    ($($pointer:ty => $object:ty, $registry:ident;)*) => {$(
+        impl Argument for $pointer {
+            type Value = Arg<$object>;
+            fn take(self, name: &'static str) -> Outcome<Arg<$object>> {
+                // `self` is a keyword of Rust, so the rows spell it with an underscore.
+                Arg::find(name.trim_end_matches('_'), self.addr(), &$registry)
+            }
+        }
+    )*};
+}
+object_argument! {
+    *const aclTensor => object::Tensor, TENSORS;
+    *mut aclTensor => object::Tensor, TENSORS;
+    *const aclScalar => object::Scalar, SCALARS;
+    *const aclIntArray => Vec<i64>, INT_ARRAYS;
+    *const aclTensorList => Vec<usize>, TENSOR_LISTS;
+}
+
+macro_rules! plain_argument {
+    ($($ty:ty),*) => {$(
+        impl Argument for $ty {
+            type Value = $ty;
+            fn take(self, _: &'static str) -> Outcome<$ty> {
+                Ok(self)
+            }
+        }
+    )*};
+}
+plain_argument!(i8, i64, f64, bool);
+
+impl Argument for aclDataType {
+    type Value = i32;
+    fn take(self, _: &'static str) -> Outcome<i32> {
+        Ok(self.0)
+    }
+}
+
+/// `ACLNN_ERR_INNER`: a mistake of this implementation.
+const INNER: i32 = 561_000;
+
+/// Runs one phase of `name`; a refusal becomes the status and the thread's error text, as does a panic.
+fn phase(name: &str, run: impl FnOnce() -> Outcome<aclnnStatus>) -> aclnnStatus {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(status)) => status,
+        Ok(Err(refusal)) => fail(refusal.code, format!("{name}: {}", refusal.text)),
+        Err(_) => fail(INNER, format!("{name}: internal error")),
+    }
+}
+
+fn prepare(
+    name: &'static str,
+    outputs: [bool; 2],
+    plan: impl FnOnce() -> Outcome<Plan>,
+) -> Outcome<usize> {
+    for (present, parameter) in outputs.into_iter().zip(["workspaceSize", "executor"]) {
+        if !present {
+            let text = format!("parameter {parameter}: expected where to write it, got a null pointer");
+            return Err(Failure::new(NULL_ARGUMENT, text));
+        }
+    }
+    Ok(EXECUTORS.insert(Executor::new(name, plan()?)))
+}
+
+macro_rules! define {
+    ($($name:ident $first:ident($($parameter:ident: $ty:ty),*) = $plan:expr;)*) => {$(
+        #[doc = concat!("First phase of [`", stringify!($name), "`]: checks the arguments and prepares an executor.")]
+        ///
+        /// # Safety
+        /// `workspaceSize` and `executor` are null or may be written.
+        pub unsafe extern "C" fn $first(
+            $($parameter: $ty,)*
+            workspaceSize: *mut u64,
+            executor: *mut *mut aclOpExecutor,
+        ) -> aclnnStatus {
+            phase(stringify!($name), || {
+                let present = [!workspaceSize.is_null(), !executor.is_null()];
+                let handle = prepare(stringify!($name), present, || {
+                    $(let $parameter = $parameter.take(stringify!($parameter))?;)*
+                    $plan
+                })?;
+                // SAFETY: neither is null, as `prepare` checked; the caller lets them be written.
+                unsafe {
+                    workspaceSize.write(0);
+                    executor.write(std::ptr::without_provenance_mut(handle));
+                }
+                Ok(0)
+            })
+        }
+
+        #[doc = concat!("Second phase: queues what `", stringify!($first), "` prepared; needs no workspace.")]
+        ///
+        /// # Safety
+        /// None beyond that of the runtime: the memory of the tensors stays allocated until the stream has run this.
+        pub unsafe extern "C" fn $name(
+            _workspace: *mut c_void,
+            _workspaceSize: u64,
+            executor: *mut aclOpExecutor,
+            stream: aclrtStream,
+        ) -> aclnnStatus {
+            phase(stringify!($name), || launch(stringify!($name), executor.addr(), stream))
+        }
+    )*};
+}
+for_each_operator!(define);

@@ -1,0 +1,241 @@
+//! Operators that move elements: the output is a view of the input, or is put together from views.
+
+use super::create::{copy, copying, fill};
+use super::dtype::{ALL, CONVERTIBLE};
+use super::executor::{Arg, Operand, Plan, bad};
+use super::in_words;
+use super::layout::{Dims, Layout};
+use super::object::{Number, Scalar, Tensor};
+use crate::error::Outcome;
+use crate::span::Element;
+use crate::span::strided::Elements;
+
+/// A plan that copies the view `view` of `x` to `out`, which has the view's shape and the type of `x`.
+fn view_copy(mut x: Operand, view: Layout, out: Operand) -> Outcome<Plan> {
+    out.expect_types(&[x.dtype])?;
+    out.expect_dims(&view.dims)?;
+    x.layout = view;
+    Ok(copying(x, out))
+}
+
+/// aclnnPermute: dimension `d` of `out` is dimension `dims[d]` of `x`. All types.
+pub(crate) fn permute(x: Arg<Tensor>, dims: Arg<Vec<i64>>, out: Arg<Tensor>) -> Outcome<Plan> {
+    let (x, order, out) = (x.input()?, dims.get()?, out.output()?);
+    let rank = x.rank();
+    let refuse = || bad(dims.name, format_args!("each of {rank} dimensions once"), format_args!("{order:?}"));
+    let axes: Dims = if rank == 0 {
+        Dims::new()
+    } else {
+        order.iter().map(|&dim| x.axis(dims.name, dim)).collect::<Outcome<_>>()?
+    };
+    let mut sorted = axes.clone();
+    sorted.sort_unstable();
+    if order.len() != rank || !sorted.iter().copied().eq(0..rank) {
+        return Err(refuse());
+    }
+    let view = x.layout.permute(&axes);
+    view_copy(x, view, out)
+}
+
+/// aclnnExpand: `x` repeated to `size` by broadcasting; -1 keeps a dimension. All types.
+pub(crate) fn expand(x: Arg<Tensor>, size: Arg<Vec<i64>>, out: Arg<Tensor>) -> Outcome<Plan> {
+    let (x, sizes, out) = (x.input()?, size.get()?, out.output()?);
+    let wrong = || {
+        let expected = format!("a shape that {:?} broadcasts to", x.dims());
+        bad(size.name, expected, format_args!("{sizes:?}"))
+    };
+    let added = sizes.len().checked_sub(x.rank()).ok_or_else(wrong)?;
+    let dims = sizes.iter().enumerate().map(|(d, &size)| match size {
+        -1 => d.checked_sub(added).map(|d| x.dims()[d]),
+        size => usize::try_from(size).ok(),
+    });
+    let dims = dims.collect::<Option<Dims>>().ok_or_else(wrong)?;
+    let view = x.layout.broadcast_to(&dims).ok_or_else(wrong)?;
+    view_copy(x, view, out)
+}
+
+/// aclnnSliceV2: along each of `axes`, the elements `start, start + step, …` below `end`; negative bounds count from
+/// the end, bounds outside are clamped. All types.
+pub(crate) fn slice_v2(
+    x: Arg<Tensor>,
+    starts: Arg<Vec<i64>>,
+    ends: Arg<Vec<i64>>,
+    axes: Arg<Vec<i64>>,
+    steps: Arg<Vec<i64>>,
+    out: Arg<Tensor>,
+) -> Outcome<Plan> {
+    let (x, out) = (x.input()?, out.output()?);
+    let count = starts.get()?.len();
+    for array in [&ends, &axes, &steps] {
+        if array.get()?.len() != count {
+            return Err(bad(array.name, format_args!("{count} entries, as in {}", starts.name), array.get()?.len()));
+        }
+    }
+    let mut view = x.layout.clone();
+    let mut seen = Dims::new();
+    for i in 0..count {
+        let axis = x.axis(axes.name, axes.get()?[i])?;
+        if x.rank() == 0 || seen.contains(&axis) {
+            return Err(bad(axes.name, "different dimensions of the tensor", format_args!("{:?}", axes.get()?)));
+        }
+        seen.push(axis);
+        let step = steps.get()?[i];
+        if step < 1 {
+            return Err(bad(steps.name, "steps of at least 1", step));
+        }
+        let size = x.dims()[axis] as i64;
+        let clamp = |bound: i64| (if bound < 0 { bound.saturating_add(size) } else { bound }).clamp(0, size);
+        let (start, end) = (clamp(starts.get()?[i]), clamp(ends.get()?[i]));
+        let len = (end - start).max(0) as u64;
+        let len = len.div_ceil(step as u64) as usize;
+        view = view.narrow(axis, start as usize, len, step as usize);
+    }
+    view_copy(x, view, out)
+}
+
+/// aclnnCat: the tensors behind each other along `dim`; converted to the output's type. Tensors of shape `[0]` are
+/// left out. All types; different ones only if real.
+pub(crate) fn cat(tensors: Arg<Vec<usize>>, dim: i64, out: Arg<Tensor>) -> Outcome<Plan> {
+    let (mut inputs, out) = (tensors.inputs()?, out.output()?);
+    if inputs.is_empty() {
+        return Err(bad(tensors.name, "at least one tensor", "none"));
+    }
+    inputs.retain(|x| x.dims() != [0] || out.rank() == 1);
+    let Some(first) = inputs.first() else {
+        out.expect_dims(&[0])?;
+        return Ok(Plan::new([out], |_| {}));
+    };
+    if first.rank() == 0 {
+        return Err(bad(&first.name, "at least one dimension", "rank 0"));
+    }
+    let axis = first.axis("dim", dim)?;
+    let mut dims = first.layout.dims.clone();
+    dims[axis] = 0;
+    let mut common = first.dtype;
+    for x in &inputs {
+        let mut expected = dims.clone();
+        if x.rank() == expected.len() {
+            expected[axis] = x.dims()[axis];
+        }
+        x.expect_dims(&expected)?;
+        dims[axis] += expected[axis];
+        common = common.promote(x.dtype).ok_or_else(|| {
+            bad(&x.name, format_args!("a data type that promotes with {common}"), x.dtype)
+        })?;
+    }
+    if inputs.iter().any(|x| x.dtype != out.dtype) {
+        for operand in inputs.iter().chain([&out]) {
+            operand.expect_types(CONVERTIBLE)?;
+        }
+        out.expect_holds(common)?;
+    }
+    out.expect_dims(&dims)?;
+    let mut start = 0;
+    let pieces: Vec<(Layout, Layout)> = (inputs.iter())
+        .map(|x| {
+            let len = x.dims()[axis];
+            start += len;
+            (x.layout.clone(), out.layout.narrow(axis, start - len, len, 1))
+        })
+        .collect();
+    inputs.push(out);
+    Ok(Plan::many(inputs, move |storages| {
+        let (out, inputs) = storages.split_last().expect("the output is there");
+        for (x, (from, to)) in inputs.iter().zip(&pieces) {
+            copy(&x.elements(from), &out.elements(to));
+        }
+        Ok(())
+    }))
+}
+
+/// aclnnConstantPadNd: `pad` holds the elements to add before and behind the last dimension, then the last but one,
+/// and so on; negative numbers cut off. Added elements are `value`. All types.
+pub(crate) fn constant_pad(
+    x: Arg<Tensor>,
+    pad: Arg<Vec<i64>>,
+    value: Arg<Scalar>,
+    out: Arg<Tensor>,
+) -> Outcome<Plan> {
+    let (x, pads, out) = (x.input()?, pad.get()?, out.output()?);
+    let (value_name, value) = (value.name, *value.get()?);
+    x.expect_types(ALL)?;
+    out.expect_types(&[x.dtype])?;
+    if matches!(value.value, Number::Complex(..)) && !x.dtype.is_complex() {
+        return Err(bad(value_name, format_args!("a scalar that casts to {}", x.dtype), value.dtype));
+    }
+    if pads.len() % 2 != 0 || pads.len() > 2 * x.rank() {
+        return Err(bad(pad.name, format_args!("pairs for at most {} dimensions", x.rank()), format_args!("{pads:?}")));
+    }
+    let mut dims = x.layout.dims.clone();
+    let (mut from, mut inner) = (x.layout.clone(), Vec::new());
+    for (axis, pair) in (0..x.rank()).rev().zip(pads.chunks(2)) {
+        let size = dims[axis] as i64;
+        let [low, high] = [pair[0], pair[1]];
+        let cut = (-low).max(0) + (-high).max(0);
+        let padded = size.checked_add(low).and_then(|sum| sum.checked_add(high)).filter(|&sum| sum >= 0);
+        let Some(padded) = padded.filter(|_| cut <= size) else {
+            return Err(bad(pad.name, format_args!("no more than {size} cut from dimension {axis}"), format_args!("{pads:?}")));
+        };
+        from = from.narrow(axis, (-low).max(0) as usize, (size - cut) as usize, 1);
+        inner.push((axis, low.max(0) as usize, (size - cut) as usize));
+        dims[axis] = padded as usize;
+    }
+    out.expect_dims(&dims)?;
+    let whole = out.layout.clone();
+    let to = inner.iter().fold(whole.clone(), |to, &(axis, start, len)| to.narrow(axis, start, len, 1));
+    Ok(Plan::new([x, out], move |[x, out]| {
+        fill(&out.elements(&whole), value);
+        copy(&x.elements(&from), &out.elements(&to));
+    }))
+}
+
+/// Which side of a diagonal stays.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Triangle {
+    Lower,
+    Upper,
+}
+
+/// aclnnTril and aclnnTriu: element `(i, j)` of each matrix of the last two dimensions stays where
+/// `j - i ≤ diagonal` (lower) or `j - i ≥ diagonal` (upper), else it becomes 0. All types.
+pub(crate) fn triangle(
+    side: Triangle,
+    x: Arg<Tensor>,
+    diagonal: i64,
+    out: Arg<Tensor>,
+) -> Outcome<Plan> {
+    let (x, out) = (x.input()?, out.output()?);
+    let &[.., rows, cols] = x.dims() else {
+        return Err(bad(&x.name, "at least two dimensions", format_args!("{:?}", x.dims())));
+    };
+    out.expect_types(&[x.dtype])?;
+    out.expect_dims(x.dims())?;
+    let (x_at, out_at) = (x.layout.clone(), out.layout.clone());
+    Ok(Plan::new([x, out], move |[x, out]| {
+        let (x, out) = (x.elements(&x_at), out.elements(&out_at));
+        in_words!(x.dtype(), S => triangle_words::<S>(side, diagonal, rows, cols, &x, &out));
+    }))
+}
+
+fn triangle_words<S: Element>(
+    side: Triangle,
+    diagonal: i64,
+    rows: usize,
+    cols: usize,
+    x: &Elements<'_>,
+    out: &Elements<'_>,
+) {
+    let mut values = vec![S::default(); cols];
+    for (line, start) in (0..out.len()).step_by(cols.max(1)).enumerate() {
+        let first = diagonal.saturating_add((line % rows) as i64);
+        x.gather(start, &mut values);
+        match side {
+            Triangle::Lower => {
+                values[first.saturating_add(1).clamp(0, cols as i64) as usize..].fill(S::default());
+            }
+            Triangle::Upper => values[..first.clamp(0, cols as i64) as usize].fill(S::default()),
+        }
+        out.scatter(start, &values);
+    }
+}
+
