@@ -1,6 +1,6 @@
 /*
- * Extensions that only hcom's CPU implementation of ACL and HCCL exports. Callers look each function
- * up and do without it where it is missing, as it is in every library for real devices.
+ * Extensions that only hcom's CPU implementation of ACL and HCCL exports. Callers look each
+ * function up and do without it where it is missing, as in every library for real devices.
  *
  * @library libhcom_fake_so.so
  */
@@ -18,8 +18,9 @@ extern "C" {
 
 /* Device memory that the host may touch. */
 
-/** Host address of `bytes` bytes of device memory that this process allocated; valid until they are
- * freed. A range outside one allocation: 107000. The caller orders its accesses with the streams. */
+/** Host address of `bytes` bytes of device memory that this process allocated; valid until they
+ * are freed. A range outside one allocation: 107000. The caller orders its accesses with the
+ * streams. */
 aclError hcomExtHostPointer(const void *devPtr, size_t bytes, void **hostPtr);
 
 /* The modelled link: a transfer takes alphaUs + op factor * bytes / bandwidth. */
@@ -46,9 +47,10 @@ typedef enum hcomExtFaultStage {
     HCOM_EXT_FAULT_TASK = 1, /**< The call queues work that fails with the code. */
 } hcomExtFaultStage;
 
-/** Makes the `nth` following call (1 is the next) of the function `symbol` in this process fail with
- * `code`, once. An unknown name, `nth` 0 or code 0: 100000. */
-aclError hcomExtInjectFault(const char *symbol, uint64_t nth, int32_t code, hcomExtFaultStage stage);
+/** Makes the `nth` following call (1 is the next) of the function `symbol` in this process fail
+ * with `code`, once. An unknown name, `nth` 0 or code 0: 100000. */
+aclError hcomExtInjectFault(const char *symbol, uint64_t nth, int32_t code,
+    hcomExtFaultStage stage);
 
 /** Forgets all faults that have not struck. */
 aclError hcomExtClearFaults(void);

@@ -300,41 +300,41 @@ pub const HCCL_COMM_RETRY_PARAMS_MAX_LENGTH: usize = 128;
 pub const HCCL_COMM_CONFIG_MAGIC_WORD: u32 = 4042322160;
 pub const HCCL_COMM_CONFIG_VERSION: u32 = 11;
 pub const HCCL_COMM_DEFAULT: u32 = 4294967295;
-#[doc = " Result code: 0 is success."]
+/// Result code: 0 is success.
 pub type aclError = ::core::ffi::c_int;
-#[doc = " Bits of an IEEE 754 half."]
+/// Bits of an IEEE 754 half.
 pub type aclFloat16 = u16;
-#[doc = " A queue of device work."]
+/// A queue of device work.
 pub type aclrtStream = *mut ::core::ffi::c_void;
-#[doc = " A mark in a stream."]
+/// A mark in a stream.
 pub type aclrtEvent = *mut ::core::ffi::c_void;
-#[doc = " What a thread works in: a device and its default stream."]
+/// What a thread works in: a device and its default stream.
 pub type aclrtContext = *mut ::core::ffi::c_void;
-#[doc = " A one-shot signal."]
+/// A one-shot signal.
 pub type aclrtNotify = *mut ::core::ffi::c_void;
-#[doc = " A jump target in a stream."]
+/// A jump target in a stream.
 pub type aclrtLabel = *mut ::core::ffi::c_void;
-#[doc = " Several labels."]
+/// Several labels.
 pub type aclrtLabelList = *mut ::core::ffi::c_void;
-#[doc = " A loaded kernel binary."]
+/// A loaded kernel binary.
 pub type aclrtBinHandle = *mut ::core::ffi::c_void;
-#[doc = " A kernel."]
+/// A kernel.
 pub type aclrtFuncHandle = *mut ::core::ffi::c_void;
-#[doc = " Arguments of a kernel."]
+/// Arguments of a kernel.
 pub type aclrtArgsHandle = *mut ::core::ffi::c_void;
-#[doc = " One argument of a kernel."]
+/// One argument of a kernel.
 pub type aclrtParamHandle = *mut ::core::ffi::c_void;
-#[doc = " Physical memory."]
+/// Physical memory.
 pub type aclrtDrvMemHandle = *mut ::core::ffi::c_void;
-#[doc = " A captured or built graph."]
+/// A captured or built graph.
 pub type aclmdlRI = *mut ::core::ffi::c_void;
-#[doc = " A task of a graph."]
+/// A task of a graph.
 pub type aclmdlRITask = *mut ::core::ffi::c_void;
-#[doc = " A condition of a graph."]
+/// A condition of a graph.
 pub type aclmdlRICondHandle = *mut ::core::ffi::c_void;
-#[doc = " A group of captured tasks."]
+/// A group of captured tasks.
 pub type aclrtTaskGrp = *mut ::core::ffi::c_void;
-#[doc = " A device address with a length."]
+/// A device address with a length.
 #[repr(C)]
 #[derive(Debug)]
 pub struct aclDataBuffer {
@@ -369,7 +369,7 @@ pub const ACL_FLOAT6_E2M3: aclDataType = aclDataType(39);
 pub const ACL_FLOAT4_E2M1: aclDataType = aclDataType(40);
 pub const ACL_FLOAT4_E1M2: aclDataType = aclDataType(41);
 #[repr(transparent)]
-#[doc = " Element types of ACL and aclnn. Not the numbers of HcclDataType."]
+/// Element types of ACL and aclnn. Not the numbers of HcclDataType.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclDataType(pub ::core::ffi::c_int);
 pub const ACL_FORMAT_UNDEFINED: aclFormat = aclFormat(-1);
@@ -393,14 +393,14 @@ pub const ACL_FORMAT_FRACTAL_NZ_C0_2: aclFormat = aclFormat(52);
 pub const ACL_FORMAT_FRACTAL_NZ_C0_4: aclFormat = aclFormat(53);
 pub const ACL_FORMAT_FRACTAL_NZ_C0_8: aclFormat = aclFormat(54);
 #[repr(transparent)]
-#[doc = " Layouts of tensors in storage; hcom uses ACL_FORMAT_ND, plain row-major."]
+/// Layouts of tensors in storage; hcom uses ACL_FORMAT_ND, plain row-major.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclFormat(pub ::core::ffi::c_int);
 pub const ACL_MEMTYPE_DEVICE: aclMemType = aclMemType(0);
 pub const ACL_MEMTYPE_HOST: aclMemType = aclMemType(1);
 pub const ACL_MEMTYPE_HOST_COMPILE_INDEPENDENT: aclMemType = aclMemType(2);
 #[repr(transparent)]
-#[doc = " Where the data of a tensor description lies."]
+/// Where the data of a tensor description lies.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclMemType(pub ::core::ffi::c_uint);
 pub const ACL_DEBUG: aclLogLevel = aclLogLevel(0);
@@ -408,7 +408,7 @@ pub const ACL_INFO: aclLogLevel = aclLogLevel(1);
 pub const ACL_WARNING: aclLogLevel = aclLogLevel(2);
 pub const ACL_ERROR: aclLogLevel = aclLogLevel(3);
 #[repr(transparent)]
-#[doc = " Levels of aclAppLog."]
+/// Levels of aclAppLog.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclLogLevel(pub ::core::ffi::c_uint);
 pub const ACL_CANN_ATTR_UNDEFINED: aclCannAttr = aclCannAttr(-1);
@@ -416,7 +416,7 @@ pub const ACL_CANN_ATTR_INF_NAN: aclCannAttr = aclCannAttr(0);
 pub const ACL_CANN_ATTR_BF16: aclCannAttr = aclCannAttr(1);
 pub const ACL_CANN_ATTR_JIT_COMPILE: aclCannAttr = aclCannAttr(2);
 #[repr(transparent)]
-#[doc = " Attributes of an installation."]
+/// Attributes of an installation.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclCannAttr(pub ::core::ffi::c_int);
 pub const ACL_DEVICE_INFO_UNDEFINED: aclDeviceInfo = aclDeviceInfo(-1);
@@ -424,10 +424,10 @@ pub const ACL_DEVICE_INFO_AI_CORE_NUM: aclDeviceInfo = aclDeviceInfo(0);
 pub const ACL_DEVICE_INFO_VECTOR_CORE_NUM: aclDeviceInfo = aclDeviceInfo(1);
 pub const ACL_DEVICE_INFO_L2_SIZE: aclDeviceInfo = aclDeviceInfo(2);
 #[repr(transparent)]
-#[doc = " What aclGetDeviceCapability reports."]
+/// What aclGetDeviceCapability reports.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclDeviceInfo(pub ::core::ffi::c_int);
-#[doc = " Element type, dimensions and layout of a tensor."]
+/// Element type, dimensions and layout of a tensor.
 #[repr(C)]
 #[derive(Debug)]
 pub struct aclTensorDesc {
@@ -436,12 +436,12 @@ pub struct aclTensorDesc {
 pub const ACL_DEVICE: aclrtRunMode = aclrtRunMode(0);
 pub const ACL_HOST: aclrtRunMode = aclrtRunMode(1);
 #[repr(transparent)]
-#[doc = " Where the program runs."]
+/// Where the program runs.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtRunMode(pub ::core::ffi::c_uint);
 pub const ACL_RT_THREAD_LEVEL: aclrtLastErrLevel = aclrtLastErrLevel(0);
 #[repr(transparent)]
-#[doc = " Scope of the last error."]
+/// Scope of the last error.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtLastErrLevel(pub ::core::ffi::c_uint);
 pub const ACL_PKG_NAME_CANN: aclCANNPackageName = aclCANNPackageName(0);
@@ -453,7 +453,7 @@ pub const ACL_PKG_NAME_OPP: aclCANNPackageName = aclCANNPackageName(5);
 pub const ACL_PKG_NAME_OPP_KERNEL: aclCANNPackageName = aclCANNPackageName(6);
 pub const ACL_PKG_NAME_DRIVER: aclCANNPackageName = aclCANNPackageName(7);
 #[repr(transparent)]
-#[doc = " Installed packages."]
+/// Installed packages.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclCANNPackageName(pub ::core::ffi::c_uint);
 pub const ACL_REG_TYPE_ACL_MODEL: aclRegisterCallbackType = aclRegisterCallbackType(0);
@@ -466,7 +466,7 @@ pub const ACL_REG_TYPE_ACL_DVPP: aclRegisterCallbackType = aclRegisterCallbackTy
 pub const ACL_REG_TYPE_ACL_RETR: aclRegisterCallbackType = aclRegisterCallbackType(7);
 pub const ACL_REG_TYPE_OTHER: aclRegisterCallbackType = aclRegisterCallbackType(65535);
 #[repr(transparent)]
-#[doc = " Components that hook aclInit."]
+/// Components that hook aclInit.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclRegisterCallbackType(pub ::core::ffi::c_uint);
 pub const ACL_OPT_DETERMINISTIC: aclSysParamOpt = aclSysParamOpt(0);
@@ -474,7 +474,7 @@ pub const ACL_OPT_ENABLE_DEBUG_KERNEL: aclSysParamOpt = aclSysParamOpt(1);
 pub const ACL_OPT_STRONG_CONSISTENCY: aclSysParamOpt = aclSysParamOpt(2);
 pub const ACL_OPT_ENABLE_KERNEL_EARLY_START: aclSysParamOpt = aclSysParamOpt(3);
 #[repr(transparent)]
-#[doc = " Parameters of a process or context."]
+/// Parameters of a process or context.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclSysParamOpt(pub ::core::ffi::c_uint);
 pub const ACL_DEV_ATTR_AICPU_CORE_NUM: aclrtDevAttr = aclrtDevAttr(1);
@@ -508,27 +508,27 @@ pub const ACL_DEV_ATTR_DEVICE_FORM_FACTOR: aclrtDevAttr = aclrtDevAttr(409);
 pub const ACL_DEV_ATTR_IS_VIRTUAL: aclrtDevAttr = aclrtDevAttr(501);
 pub const ACL_DEV_ATTR_NPU_ARCH: aclrtDevAttr = aclrtDevAttr(601);
 #[repr(transparent)]
-#[doc = " Properties of a device."]
+/// Properties of a device.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtDevAttr(pub ::core::ffi::c_uint);
 pub const ACL_FEATURE_TSCPU_TASK_UPDATE_SUPPORT_AIC_AIV: aclrtDevFeatureType =
     aclrtDevFeatureType(1);
 pub const ACL_FEATURE_SYSTEM_MEMQ_EVENT_CROSS_DEV: aclrtDevFeatureType = aclrtDevFeatureType(21);
 #[repr(transparent)]
-#[doc = " Features of a device."]
+/// Features of a device.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtDevFeatureType(pub ::core::ffi::c_uint);
 pub const ACL_RT_DEV_RES_CUBE_CORE: aclrtDevResLimitType = aclrtDevResLimitType(0);
 pub const ACL_RT_DEV_RES_VECTOR_CORE: aclrtDevResLimitType = aclrtDevResLimitType(1);
 #[repr(transparent)]
-#[doc = " Kinds of cores that can be limited."]
+/// Kinds of cores that can be limited.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtDevResLimitType(pub ::core::ffi::c_uint);
 pub const ACL_RT_OVERFLOW_MODE_SATURATION: aclrtFloatOverflowMode = aclrtFloatOverflowMode(0);
 pub const ACL_RT_OVERFLOW_MODE_INFNAN: aclrtFloatOverflowMode = aclrtFloatOverflowMode(1);
 pub const ACL_RT_OVERFLOW_MODE_UNDEF: aclrtFloatOverflowMode = aclrtFloatOverflowMode(2);
 #[repr(transparent)]
-#[doc = " How float operations overflow."]
+/// How float operations overflow.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtFloatOverflowMode(pub ::core::ffi::c_uint);
 pub const ACL_RT_DEVICE_STATE_SET_PRE: aclrtDeviceState = aclrtDeviceState(0);
@@ -536,13 +536,13 @@ pub const ACL_RT_DEVICE_STATE_SET_POST: aclrtDeviceState = aclrtDeviceState(1);
 pub const ACL_RT_DEVICE_STATE_RESET_PRE: aclrtDeviceState = aclrtDeviceState(2);
 pub const ACL_RT_DEVICE_STATE_RESET_POST: aclrtDeviceState = aclrtDeviceState(3);
 #[repr(transparent)]
-#[doc = " When a device callback runs."]
+/// When a device callback runs.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtDeviceState(pub ::core::ffi::c_uint);
 pub const ACL_RT_DEVICE_TASK_ABORT_PRE: aclrtDeviceTaskAbortStage = aclrtDeviceTaskAbortStage(0);
 pub const ACL_RT_DEVICE_TASK_ABORT_POST: aclrtDeviceTaskAbortStage = aclrtDeviceTaskAbortStage(1);
 #[repr(transparent)]
-#[doc = " When an abort callback runs."]
+/// When an abort callback runs.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtDeviceTaskAbortStage(pub ::core::ffi::c_uint);
 pub const ACL_RT_NO_ERROR: aclrtErrorType = aclrtErrorType(0);
@@ -553,21 +553,21 @@ pub const ACL_RT_ERROR_LINK: aclrtErrorType = aclrtErrorType(4);
 pub const ACL_RT_ERROR_L3_PORT: aclrtErrorType = aclrtErrorType(5);
 pub const ACL_RT_ERROR_OTHERS: aclrtErrorType = aclrtErrorType(65535);
 #[repr(transparent)]
-#[doc = " Kinds of hardware errors."]
+/// Kinds of hardware errors.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtErrorType(pub ::core::ffi::c_uint);
 pub const ACL_RT_AICORE_ERROR_UNKNOWN: aclrtAicoreErrorType = aclrtAicoreErrorType(0);
 pub const ACL_RT_AICORE_ERROR_SW: aclrtAicoreErrorType = aclrtAicoreErrorType(1);
 pub const ACL_RT_AICORE_ERROR_HW_LOCAL: aclrtAicoreErrorType = aclrtAicoreErrorType(2);
 #[repr(transparent)]
-#[doc = " Kinds of AI core errors."]
+/// Kinds of AI core errors.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtAicoreErrorType(pub ::core::ffi::c_uint);
 pub const ACL_STREAM_STATUS_COMPLETE: aclrtStreamStatus = aclrtStreamStatus(0);
 pub const ACL_STREAM_STATUS_NOT_READY: aclrtStreamStatus = aclrtStreamStatus(1);
 pub const ACL_STREAM_STATUS_RESERVED: aclrtStreamStatus = aclrtStreamStatus(65535);
 #[repr(transparent)]
-#[doc = " Result of aclrtStreamQuery."]
+/// Result of aclrtStreamQuery.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtStreamStatus(pub ::core::ffi::c_uint);
 pub const ACL_STREAM_ATTR_FAILURE_MODE: aclrtStreamAttr = aclrtStreamAttr(1);
@@ -576,7 +576,7 @@ pub const ACL_STREAM_ATTR_USER_CUSTOM_TAG: aclrtStreamAttr = aclrtStreamAttr(3);
 pub const ACL_STREAM_ATTR_CACHE_OP_INFO: aclrtStreamAttr = aclrtStreamAttr(4);
 pub const ACL_STREAM_ATTR_PRIORITY: aclrtStreamAttr = aclrtStreamAttr(5);
 #[repr(transparent)]
-#[doc = " Attributes of a stream."]
+/// Attributes of a stream.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtStreamAttr(pub ::core::ffi::c_uint);
 pub const ACL_RT_STREAM_WORK_ADDR_PTR: aclrtStreamConfigAttr = aclrtStreamConfigAttr(0);
@@ -584,20 +584,20 @@ pub const ACL_RT_STREAM_WORK_SIZE: aclrtStreamConfigAttr = aclrtStreamConfigAttr
 pub const ACL_RT_STREAM_FLAG: aclrtStreamConfigAttr = aclrtStreamConfigAttr(2);
 pub const ACL_RT_STREAM_PRIORITY: aclrtStreamConfigAttr = aclrtStreamConfigAttr(3);
 #[repr(transparent)]
-#[doc = " Fields of a stream configuration."]
+/// Fields of a stream configuration.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtStreamConfigAttr(pub ::core::ffi::c_uint);
 pub const ACL_RT_STREAM_STATE_CREATE_POST: aclrtStreamState = aclrtStreamState(1);
 pub const ACL_RT_STREAM_STATE_DESTROY_PRE: aclrtStreamState = aclrtStreamState(2);
 #[repr(transparent)]
-#[doc = " When a stream callback runs."]
+/// When a stream callback runs.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtStreamState(pub ::core::ffi::c_uint);
 pub const ACL_EVENT_STATUS_COMPLETE: aclrtEventStatus = aclrtEventStatus(0);
 pub const ACL_EVENT_STATUS_NOT_READY: aclrtEventStatus = aclrtEventStatus(1);
 pub const ACL_EVENT_STATUS_RESERVED: aclrtEventStatus = aclrtEventStatus(2);
 #[repr(transparent)]
-#[doc = " Result of aclrtQueryEvent."]
+/// Result of aclrtQueryEvent.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtEventStatus(pub ::core::ffi::c_uint);
 pub const ACL_EVENT_RECORDED_STATUS_NOT_READY: aclrtEventRecordedStatus =
@@ -605,20 +605,20 @@ pub const ACL_EVENT_RECORDED_STATUS_NOT_READY: aclrtEventRecordedStatus =
 pub const ACL_EVENT_RECORDED_STATUS_COMPLETE: aclrtEventRecordedStatus =
     aclrtEventRecordedStatus(1);
 #[repr(transparent)]
-#[doc = " Result of aclrtQueryEventStatus; mind that complete is 1 here."]
+/// Result of aclrtQueryEventStatus; mind that complete is 1 here.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtEventRecordedStatus(pub ::core::ffi::c_uint);
 pub const ACL_EVENT_WAIT_STATUS_COMPLETE: aclrtEventWaitStatus = aclrtEventWaitStatus(0);
 pub const ACL_EVENT_WAIT_STATUS_NOT_READY: aclrtEventWaitStatus = aclrtEventWaitStatus(1);
 pub const ACL_EVENT_WAIT_STATUS_RESERVED: aclrtEventWaitStatus = aclrtEventWaitStatus(65535);
 #[repr(transparent)]
-#[doc = " Result of aclrtQueryEventWaitStatus."]
+/// Result of aclrtQueryEventWaitStatus.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtEventWaitStatus(pub ::core::ffi::c_uint);
 pub const ACL_CALLBACK_NO_BLOCK: aclrtCallbackBlockType = aclrtCallbackBlockType(0);
 pub const ACL_CALLBACK_BLOCK: aclrtCallbackBlockType = aclrtCallbackBlockType(1);
 #[repr(transparent)]
-#[doc = " Whether the stream waits for its callback."]
+/// Whether the stream waits for its callback.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtCallbackBlockType(pub ::core::ffi::c_uint);
 pub const ACL_MEMCPY_HOST_TO_HOST: aclrtMemcpyKind = aclrtMemcpyKind(0);
@@ -630,7 +630,7 @@ pub const ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE: aclrtMemcpyKind = aclrtMemcpyKind(5)
 pub const ACL_MEMCPY_INNER_DEVICE_TO_DEVICE: aclrtMemcpyKind = aclrtMemcpyKind(6);
 pub const ACL_MEMCPY_INTER_DEVICE_TO_DEVICE: aclrtMemcpyKind = aclrtMemcpyKind(7);
 #[repr(transparent)]
-#[doc = " Direction of a copy; the library infers it from the addresses where it can."]
+/// Direction of a copy; the library infers it from the addresses where it can.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtMemcpyKind(pub ::core::ffi::c_uint);
 pub const ACL_DDR_MEM: aclrtMemAttr = aclrtMemAttr(0);
@@ -652,7 +652,7 @@ pub const ACL_MEM_P2P_NORMAL: aclrtMemAttr = aclrtMemAttr(15);
 pub const ACL_MEM_P2P_HUGE: aclrtMemAttr = aclrtMemAttr(16);
 pub const ACL_MEM_P2P_HUGE1G: aclrtMemAttr = aclrtMemAttr(17);
 #[repr(transparent)]
-#[doc = " Kinds of memory that aclrtGetMemInfo counts."]
+/// Kinds of memory that aclrtGetMemInfo counts.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtMemAttr(pub ::core::ffi::c_uint);
 pub const ACL_MEM_MALLOC_HUGE_FIRST: aclrtMemMallocPolicy = aclrtMemMallocPolicy(0);
@@ -667,18 +667,18 @@ pub const ACL_MEM_TYPE_LOW_BAND_WIDTH: aclrtMemMallocPolicy = aclrtMemMallocPoli
 pub const ACL_MEM_TYPE_HIGH_BAND_WIDTH: aclrtMemMallocPolicy = aclrtMemMallocPolicy(4096);
 pub const ACL_MEM_ACCESS_USER_SPACE_READONLY: aclrtMemMallocPolicy = aclrtMemMallocPolicy(1048576);
 #[repr(transparent)]
-#[doc = " Page size and placement; the last three are bits for aclrtMallocWithCfg."]
+/// Page size and placement; the last three are bits for aclrtMallocWithCfg.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtMemMallocPolicy(pub ::core::ffi::c_uint);
 pub const ACL_MEM_HANDLE_TYPE_NONE: aclrtMemHandleType = aclrtMemHandleType(0);
 pub const ACL_MEM_HANDLE_TYPE_POSIX: aclrtMemHandleType = aclrtMemHandleType(2);
 #[repr(transparent)]
-#[doc = " Kinds of handles for physical memory."]
+/// Kinds of handles for physical memory.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtMemHandleType(pub ::core::ffi::c_uint);
 pub const ACL_MEM_ALLOCATION_TYPE_PINNED: aclrtMemAllocationType = aclrtMemAllocationType(0);
 #[repr(transparent)]
-#[doc = " Kinds of physical memory."]
+/// Kinds of physical memory.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtMemAllocationType(pub ::core::ffi::c_uint);
 pub const ACL_MEM_LOCATION_TYPE_HOST: aclrtMemLocationType = aclrtMemLocationType(0);
@@ -687,7 +687,7 @@ pub const ACL_MEM_LOCATION_TYPE_UNREGISTERED: aclrtMemLocationType = aclrtMemLoc
 pub const ACL_MEM_LOCATION_TYPE_MANAGED: aclrtMemLocationType = aclrtMemLocationType(3);
 pub const ACL_MEM_LOCATION_TYPE_HOST_NUMA: aclrtMemLocationType = aclrtMemLocationType(4);
 #[repr(transparent)]
-#[doc = " Where memory lies."]
+/// Where memory lies.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtMemLocationType(pub ::core::ffi::c_uint);
 pub const ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM: aclrtMemGranularityOptions =
@@ -697,14 +697,14 @@ pub const ACL_RT_MEM_ALLOC_GRANULARITY_RECOMMENDED: aclrtMemGranularityOptions =
 pub const ACL_RT_MEM_ALLOC_GRANULARITY_UNDEF: aclrtMemGranularityOptions =
     aclrtMemGranularityOptions(65535);
 #[repr(transparent)]
-#[doc = " Which granularity to report."]
+/// Which granularity to report.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtMemGranularityOptions(pub ::core::ffi::c_uint);
 pub const ACL_RT_MEM_ACCESS_FLAGS_NONE: aclrtMemAccessFlags = aclrtMemAccessFlags(0);
 pub const ACL_RT_MEM_ACCESS_FLAGS_READ: aclrtMemAccessFlags = aclrtMemAccessFlags(1);
 pub const ACL_RT_MEM_ACCESS_FLAGS_READWRITE: aclrtMemAccessFlags = aclrtMemAccessFlags(3);
 #[repr(transparent)]
-#[doc = " Access to a mapped range."]
+/// Access to a mapped range.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtMemAccessFlags(pub ::core::ffi::c_uint);
 pub const ACL_RT_MEM_ATTR_RSV: aclrtMallocAttrType = aclrtMallocAttrType(0);
@@ -712,14 +712,14 @@ pub const ACL_RT_MEM_ATTR_MODULE_ID: aclrtMallocAttrType = aclrtMallocAttrType(1
 pub const ACL_RT_MEM_ATTR_DEVICE_ID: aclrtMallocAttrType = aclrtMallocAttrType(2);
 pub const ACL_RT_MEM_ATTR_VA_FLAG: aclrtMallocAttrType = aclrtMallocAttrType(3);
 #[repr(transparent)]
-#[doc = " Attributes of an allocation."]
+/// Attributes of an allocation.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtMallocAttrType(pub ::core::ffi::c_uint);
 pub const ACL_HOST_REGISTER_MAPPED: aclrtHostRegisterType = aclrtHostRegisterType(0);
 pub const ACL_HOST_REGISTER_IOMEMORY: aclrtHostRegisterType = aclrtHostRegisterType(4);
 pub const ACL_HOST_REGISTER_READONLY: aclrtHostRegisterType = aclrtHostRegisterType(8);
 #[repr(transparent)]
-#[doc = " How host memory is mapped for the device."]
+/// How host memory is mapped for the device.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtHostRegisterType(pub ::core::ffi::c_uint);
 pub const ACL_RT_CMO_TYPE_PREFETCH: aclrtCmoType = aclrtCmoType(0);
@@ -727,7 +727,7 @@ pub const ACL_RT_CMO_TYPE_WRITEBACK: aclrtCmoType = aclrtCmoType(1);
 pub const ACL_RT_CMO_TYPE_INVALID: aclrtCmoType = aclrtCmoType(2);
 pub const ACL_RT_CMO_TYPE_FLUSH: aclrtCmoType = aclrtCmoType(3);
 #[repr(transparent)]
-#[doc = " Cache operations."]
+/// Cache operations.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtCmoType(pub ::core::ffi::c_uint);
 pub const ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM: aclrtReduceKind = aclrtReduceKind(10);
@@ -735,21 +735,21 @@ pub const ACL_RT_MEMCPY_SDMA_AUTOMATIC_MAX: aclrtReduceKind = aclrtReduceKind(11
 pub const ACL_RT_MEMCPY_SDMA_AUTOMATIC_MIN: aclrtReduceKind = aclrtReduceKind(12);
 pub const ACL_RT_MEMCPY_SDMA_AUTOMATIC_EQUAL: aclrtReduceKind = aclrtReduceKind(13);
 #[repr(transparent)]
-#[doc = " Reductions of aclrtReduceAsync."]
+/// Reductions of aclrtReduceAsync.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtReduceKind(pub ::core::ffi::c_uint);
 pub const ACL_MODEL_RI_CAPTURE_MODE_GLOBAL: aclmdlRICaptureMode = aclmdlRICaptureMode(0);
 pub const ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL: aclmdlRICaptureMode = aclmdlRICaptureMode(1);
 pub const ACL_MODEL_RI_CAPTURE_MODE_RELAXED: aclmdlRICaptureMode = aclmdlRICaptureMode(2);
 #[repr(transparent)]
-#[doc = " Which unsafe calls a capture forbids: in every thread, in the capturing one, nowhere."]
+/// Which unsafe calls a capture forbids: in every thread, in the capturing one, nowhere.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclmdlRICaptureMode(pub ::core::ffi::c_uint);
 pub const ACL_MODEL_RI_CAPTURE_STATUS_NONE: aclmdlRICaptureStatus = aclmdlRICaptureStatus(0);
 pub const ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE: aclmdlRICaptureStatus = aclmdlRICaptureStatus(1);
 pub const ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED: aclmdlRICaptureStatus = aclmdlRICaptureStatus(2);
 #[repr(transparent)]
-#[doc = " State of a stream towards capture."]
+/// State of a stream towards capture.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclmdlRICaptureStatus(pub ::core::ffi::c_uint);
 pub const ACL_MODEL_RI_TASK_DEFAULT: aclmdlRITaskType = aclmdlRITaskType(0);
@@ -760,20 +760,20 @@ pub const ACL_MODEL_RI_TASK_EVENT_RESET: aclmdlRITaskType = aclmdlRITaskType(4);
 pub const ACL_MODEL_RI_TASK_VALUE_WRITE: aclmdlRITaskType = aclmdlRITaskType(5);
 pub const ACL_MODEL_RI_TASK_VALUE_WAIT: aclmdlRITaskType = aclmdlRITaskType(6);
 #[repr(transparent)]
-#[doc = " Kinds of captured tasks."]
+/// Kinds of captured tasks.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclmdlRITaskType(pub ::core::ffi::c_uint);
 pub const ACL_MODEL_RI_COND_HANDLE_ASSIGN_DEFAULT: aclmdlRICondHandleFlag =
     aclmdlRICondHandleFlag(1);
 #[repr(transparent)]
-#[doc = " How a condition gets its value."]
+/// How a condition gets its value.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclmdlRICondHandleFlag(pub ::core::ffi::c_uint);
 pub const ACL_MODEL_RI_COND_TYPE_IF: aclmdlRICondTaskType = aclmdlRICondTaskType(0);
 pub const ACL_MODEL_RI_COND_TYPE_WHILE: aclmdlRICondTaskType = aclmdlRICondTaskType(1);
 pub const ACL_MODEL_RI_COND_TYPE_SWITCH: aclmdlRICondTaskType = aclmdlRICondTaskType(2);
 #[repr(transparent)]
-#[doc = " Kinds of conditional tasks."]
+/// Kinds of conditional tasks.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclmdlRICondTaskType(pub ::core::ffi::c_uint);
 pub const ACL_RT_BINARY_LOAD_OPT_LAZY_LOAD: aclrtBinaryLoadOptionType =
@@ -784,13 +784,13 @@ pub const ACL_RT_BINARY_LOAD_OPT_MAGIC: aclrtBinaryLoadOptionType = aclrtBinaryL
 pub const ACL_RT_BINARY_LOAD_OPT_CPU_KERNEL_MODE: aclrtBinaryLoadOptionType =
     aclrtBinaryLoadOptionType(3);
 #[repr(transparent)]
-#[doc = " Options of loading a kernel binary."]
+/// Options of loading a kernel binary.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtBinaryLoadOptionType(pub ::core::ffi::c_uint);
 pub const ACL_RT_ENGINE_TYPE_AIC: aclrtEngineType = aclrtEngineType(0);
 pub const ACL_RT_ENGINE_TYPE_AIV: aclrtEngineType = aclrtEngineType(1);
 #[repr(transparent)]
-#[doc = " Core kinds for a kernel."]
+/// Core kinds for a kernel.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtEngineType(pub ::core::ffi::c_uint);
 pub const ACL_RT_LAUNCH_KERNEL_ATTR_SCHEM_MODE: aclrtLaunchKernelAttrId =
@@ -812,7 +812,7 @@ pub const ACL_RT_LAUNCH_KERNEL_ATTR_TIMEOUT_US: aclrtLaunchKernelAttrId =
 pub const ACL_RT_LAUNCH_KERNEL_ATTR_ENABLE_PROFILING: aclrtLaunchKernelAttrId =
     aclrtLaunchKernelAttrId(9);
 #[repr(transparent)]
-#[doc = " Launch attributes."]
+/// Launch attributes.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtLaunchKernelAttrId(pub ::core::ffi::c_uint);
 pub const ACL_RT_RANDOM_NUM_FUNC_TYPE_DROPOUT_BITMASK: aclrtRandomNumFuncType =
@@ -824,22 +824,22 @@ pub const ACL_RT_RANDOM_NUM_FUNC_TYPE_NORMAL_DIS: aclrtRandomNumFuncType =
 pub const ACL_RT_RANDOM_NUM_FUNC_TYPE_TRUNCATED_NORMAL_DIS: aclrtRandomNumFuncType =
     aclrtRandomNumFuncType(3);
 #[repr(transparent)]
-#[doc = " Distributions of random numbers."]
+/// Distributions of random numbers.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclrtRandomNumFuncType(pub ::core::ffi::c_uint);
-#[doc = " Further load figures; NULL so far."]
+/// Further load figures; NULL so far.
 #[repr(C)]
 #[derive(Debug)]
 pub struct aclrtUtilizationExtendInfo {
     _unused: [u8; 0],
 }
-#[doc = " A failed task."]
+/// A failed task.
 #[repr(C)]
 #[derive(Debug)]
 pub struct aclrtExceptionInfo {
     _unused: [u8; 0],
 }
-#[doc = " Version of a package as text. 512 bytes."]
+/// Version of a package as text. 512 bytes.
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct aclCANNPackageVersion {
@@ -859,13 +859,13 @@ impl Default for aclCANNPackageVersion {
         }
     }
 }
-#[doc = " Unique id of a device. 16 bytes."]
+/// Unique id of a device. 16 bytes.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct aclrtUuid {
     pub bytes: [::core::ffi::c_char; 16usize],
 }
-#[doc = " A range with an uncorrectable error. 128 bytes."]
+/// A range with an uncorrectable error. 128 bytes.
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct aclrtMemUceInfo {
@@ -882,7 +882,7 @@ impl Default for aclrtMemUceInfo {
         }
     }
 }
-#[doc = " Several such ranges. 2568 bytes."]
+/// Several such ranges. 2568 bytes.
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct aclrtMemUceInfoArray {
@@ -898,7 +898,7 @@ impl Default for aclrtMemUceInfoArray {
         }
     }
 }
-#[doc = " Detail by kind of error. 2568 bytes."]
+/// Detail by kind of error. 2568 bytes.
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub union aclrtErrorInfoDetail {
@@ -914,7 +914,7 @@ impl Default for aclrtErrorInfoDetail {
         }
     }
 }
-#[doc = " Details of a hardware error. 2576 bytes."]
+/// Details of a hardware error. 2576 bytes.
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct aclrtErrorInfo {
@@ -933,7 +933,7 @@ impl Default for aclrtErrorInfo {
         }
     }
 }
-#[doc = " Load in percent; -1 where unknown. 24 bytes."]
+/// Load in percent; -1 where unknown. 24 bytes.
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct aclrtUtilizationInfo {
@@ -952,7 +952,7 @@ impl Default for aclrtUtilizationInfo {
         }
     }
 }
-#[doc = " Value of a stream attribute. 16 bytes."]
+/// Value of a stream attribute. 16 bytes.
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub union aclrtStreamAttrValue {
@@ -972,7 +972,7 @@ impl Default for aclrtStreamAttrValue {
         }
     }
 }
-#[doc = " Configuration of a stream. 32 bytes."]
+/// Configuration of a stream. 32 bytes.
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct aclrtStreamConfigHandle {
@@ -990,7 +990,7 @@ impl Default for aclrtStreamConfigHandle {
         }
     }
 }
-#[doc = " An event for another process. 64 bytes."]
+/// An event for another process. 64 bytes.
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct aclrtIpcEventHandle {
@@ -1005,7 +1005,7 @@ impl Default for aclrtIpcEventHandle {
         }
     }
 }
-#[doc = " A place of memory: for a device, its number. 8 bytes."]
+/// A place of memory: for a device, its number. 8 bytes.
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct aclrtMemLocation {
@@ -1021,7 +1021,7 @@ impl Default for aclrtMemLocation {
         }
     }
 }
-#[doc = " What is known of an address. 28 bytes."]
+/// What is known of an address. 28 bytes.
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct aclrtPtrAttributes {
@@ -1038,7 +1038,7 @@ impl Default for aclrtPtrAttributes {
         }
     }
 }
-#[doc = " Properties of physical memory. 32 bytes."]
+/// Properties of physical memory. 32 bytes.
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct aclrtPhysicalMemProp {
@@ -1057,7 +1057,7 @@ impl Default for aclrtPhysicalMemProp {
         }
     }
 }
-#[doc = " Access of one place. 24 bytes."]
+/// Access of one place. 24 bytes.
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct aclrtMemAccessDesc {
@@ -1074,7 +1074,7 @@ impl Default for aclrtMemAccessDesc {
         }
     }
 }
-#[doc = " Value of an allocation attribute. 8 bytes."]
+/// Value of an allocation attribute. 8 bytes.
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub union aclrtMallocAttrValue {
@@ -1092,7 +1092,7 @@ impl Default for aclrtMallocAttrValue {
         }
     }
 }
-#[doc = " One attribute of an allocation. 12 bytes."]
+/// One attribute of an allocation. 12 bytes.
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct aclrtMallocAttribute {
@@ -1108,7 +1108,7 @@ impl Default for aclrtMallocAttribute {
         }
     }
 }
-#[doc = " Attributes of an allocation. 16 bytes."]
+/// Attributes of an allocation. 16 bytes.
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct aclrtMallocConfig {
@@ -1124,7 +1124,7 @@ impl Default for aclrtMallocConfig {
         }
     }
 }
-#[doc = " Bytes one component uses. 112 bytes."]
+/// Bytes one component uses. 112 bytes.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct aclrtMemUsageInfo {
@@ -1133,7 +1133,7 @@ pub struct aclrtMemUsageInfo {
     pub memPeakSize: u64,
     pub reserved: [usize; 8usize],
 }
-#[doc = " Ends of a batch of copies. 32 bytes."]
+/// Ends of a batch of copies. 32 bytes.
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct aclrtMemcpyBatchAttr {
@@ -1150,14 +1150,14 @@ impl Default for aclrtMemcpyBatchAttr {
         }
     }
 }
-#[doc = " Where an address in the arguments points to, both in bytes. 8 bytes."]
+/// Where an address in the arguments points to, both in bytes. 8 bytes.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct aclrtPlaceHolderInfo {
     pub addrOffset: u32,
     pub dataOffset: u32,
 }
-#[doc = " Value of an option. 16 bytes."]
+/// Value of an option. 16 bytes.
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub union aclrtBinaryLoadOptionValue {
@@ -1175,7 +1175,7 @@ impl Default for aclrtBinaryLoadOptionValue {
         }
     }
 }
-#[doc = " One option. 20 bytes."]
+/// One option. 20 bytes.
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct aclrtBinaryLoadOption {
@@ -1191,7 +1191,7 @@ impl Default for aclrtBinaryLoadOption {
         }
     }
 }
-#[doc = " Options. 16 bytes."]
+/// Options. 16 bytes.
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct aclrtBinaryLoadOptions {
@@ -1207,14 +1207,14 @@ impl Default for aclrtBinaryLoadOptions {
         }
     }
 }
-#[doc = " Microseconds in two halves. 8 bytes."]
+/// Microseconds in two halves. 8 bytes.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct aclrtTimeoutUs {
     pub timeoutLow: u32,
     pub timeoutHigh: u32,
 }
-#[doc = " Value of a launch attribute. 16 bytes."]
+/// Value of a launch attribute. 16 bytes.
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub union aclrtLaunchKernelAttrValue {
@@ -1239,7 +1239,7 @@ impl Default for aclrtLaunchKernelAttrValue {
         }
     }
 }
-#[doc = " One launch attribute. 20 bytes."]
+/// One launch attribute. 20 bytes.
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct aclrtLaunchKernelAttr {
@@ -1255,7 +1255,7 @@ impl Default for aclrtLaunchKernelAttr {
         }
     }
 }
-#[doc = " Launch attributes. 16 bytes."]
+/// Launch attributes. 16 bytes.
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct aclrtLaunchKernelCfg {
@@ -1271,7 +1271,7 @@ impl Default for aclrtLaunchKernelCfg {
         }
     }
 }
-#[doc = " A parameter: a value or a device address. 16 bytes."]
+/// A parameter: a value or a device address. 16 bytes.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct aclrtRandomParaInfo {
@@ -1280,27 +1280,27 @@ pub struct aclrtRandomParaInfo {
     pub size: u8,
     pub rsv: [u8; 6usize],
 }
-#[doc = " Parameters of a dropout mask. 16 bytes."]
+/// Parameters of a dropout mask. 16 bytes.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct aclrtDropoutBitmaskInfo {
     pub dropoutRation: aclrtRandomParaInfo,
 }
-#[doc = " Parameters of the uniform distribution. 32 bytes."]
+/// Parameters of the uniform distribution. 32 bytes.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct aclrtUniformDisInfo {
     pub min: aclrtRandomParaInfo,
     pub max: aclrtRandomParaInfo,
 }
-#[doc = " Parameters of the normal distributions. 32 bytes."]
+/// Parameters of the normal distributions. 32 bytes.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct aclrtNormalDisInfo {
     pub mean: aclrtRandomParaInfo,
     pub stddev: aclrtRandomParaInfo,
 }
-#[doc = " Distribution with parameters. 36 bytes."]
+/// Distribution with parameters. 36 bytes.
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct aclrtRandomNumFuncParaInfo {
@@ -1332,7 +1332,7 @@ impl Default for aclrtRandomNumFuncParaInfo {
         }
     }
 }
-#[doc = " A task that makes random numbers. 104 bytes."]
+/// A task that makes random numbers. 104 bytes.
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct aclrtRandomNumTaskInfo {
@@ -1354,7 +1354,7 @@ impl Default for aclrtRandomNumTaskInfo {
         }
     }
 }
-#[doc = " A conditional task; passed by value. 24 bytes."]
+/// A conditional task; passed by value. 24 bytes.
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct tagAclmdlRICondTaskParams {
@@ -1372,26 +1372,26 @@ impl Default for tagAclmdlRICondTaskParams {
         }
     }
 }
-#[doc = " A conditional task; passed by value. 24 bytes."]
+/// A conditional task; passed by value. 24 bytes.
 pub type aclmdlRICondTaskParams = tagAclmdlRICondTaskParams;
-#[doc = " Runs inside aclrtProcessReport."]
+/// Runs inside aclrtProcessReport.
 pub type aclrtCallback =
     ::core::option::Option<unsafe extern "C" fn(userData: *mut ::core::ffi::c_void)>;
-#[doc = " Runs on a thread of the library."]
+/// Runs on a thread of the library.
 pub type aclrtHostFunc =
     ::core::option::Option<unsafe extern "C" fn(args: *mut ::core::ffi::c_void)>;
-#[doc = " Hears of a failed task."]
+/// Hears of a failed task.
 pub type aclrtExceptionInfoCallback =
     ::core::option::Option<unsafe extern "C" fn(exceptionInfo: *mut aclrtExceptionInfo)>;
-#[doc = " Hears of a device being set or reset."]
+/// Hears of a device being set or reset.
 pub type aclrtDeviceStateCallback = ::core::option::Option<
     unsafe extern "C" fn(devId: i32, state: aclrtDeviceState, args: *mut ::core::ffi::c_void),
 >;
-#[doc = " Hears of a stream being created or destroyed."]
+/// Hears of a stream being created or destroyed.
 pub type aclrtStreamStateCallback = ::core::option::Option<
     unsafe extern "C" fn(stm: aclrtStream, state: aclrtStreamState, args: *mut ::core::ffi::c_void),
 >;
-#[doc = " Hears of a task abort; `timeout` in ms."]
+/// Hears of a task abort; `timeout` in ms.
 pub type aclrtDeviceTaskAbortCallback = ::core::option::Option<
     unsafe extern "C" fn(
         deviceId: i32,
@@ -1400,7 +1400,7 @@ pub type aclrtDeviceTaskAbortCallback = ::core::option::Option<
         args: *mut ::core::ffi::c_void,
     ) -> i32,
 >;
-#[doc = " Runs with aclInit and its configuration text of `len` bytes."]
+/// Runs with aclInit and its configuration text of `len` bytes.
 pub type aclInitCallbackFunc = ::core::option::Option<
     unsafe extern "C" fn(
         configStr: *const ::core::ffi::c_char,
@@ -1408,7 +1408,7 @@ pub type aclInitCallbackFunc = ::core::option::Option<
         userData: *mut ::core::ffi::c_void,
     ) -> aclError,
 >;
-#[doc = " Attributes of an operator."]
+/// Attributes of an operator.
 #[repr(C)]
 #[derive(Debug)]
 pub struct aclopAttr {
@@ -1432,39 +1432,39 @@ pub const ACL_ALLOW_HF32: aclCompileOpt = aclCompileOpt(14);
 pub const ACL_PRECISION_MODE_V2: aclCompileOpt = aclCompileOpt(15);
 pub const ACL_OP_DEBUG_OPTION: aclCompileOpt = aclCompileOpt(16);
 #[repr(transparent)]
-#[doc = " Options of the operator compiler."]
+/// Options of the operator compiler.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclCompileOpt(pub ::core::ffi::c_uint);
 pub const ACL_ENGINE_SYS: aclEngineType = aclEngineType(0);
 pub const ACL_ENGINE_AICORE: aclEngineType = aclEngineType(1);
 pub const ACL_ENGINE_VECTOR: aclEngineType = aclEngineType(2);
 #[repr(transparent)]
-#[doc = " Core kinds for an operator."]
+/// Core kinds for an operator.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclEngineType(pub ::core::ffi::c_uint);
-#[doc = " Core kinds for an operator."]
+/// Core kinds for an operator.
 pub use self::aclEngineType as aclopEngineType;
 pub const ACL_COMPILE_SYS: aclCompileType = aclCompileType(0);
 pub const ACL_COMPILE_UNREGISTERED: aclCompileType = aclCompileType(1);
 #[repr(transparent)]
-#[doc = " Where an operator comes from."]
+/// Where an operator comes from.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclCompileType(pub ::core::ffi::c_uint);
-#[doc = " Where an operator comes from."]
+/// Where an operator comes from.
 pub use self::aclCompileType as aclopCompileType;
-#[doc = " What to record."]
+/// What to record.
 #[repr(C)]
 #[derive(Debug)]
 pub struct aclprofConfig {
     _unused: [u8; 0],
 }
-#[doc = " A handle for marking iterations."]
+/// A handle for marking iterations.
 #[repr(C)]
 #[derive(Debug)]
 pub struct aclprofStepInfo {
     _unused: [u8; 0],
 }
-#[doc = " User-defined counters; pass NULL."]
+/// User-defined counters; pass NULL.
 #[repr(C)]
 #[derive(Debug)]
 pub struct aclprofAicoreEvents {
@@ -1481,7 +1481,7 @@ pub const ACL_AICORE_PIPE_EXECUTE_UTILIZATION: aclprofAicoreMetrics = aclprofAic
 pub const ACL_AICORE_MEMORY_ACCESS: aclprofAicoreMetrics = aclprofAicoreMetrics(8);
 pub const ACL_AICORE_NONE: aclprofAicoreMetrics = aclprofAicoreMetrics(255);
 #[repr(transparent)]
-#[doc = " Counters of the AI cores."]
+/// Counters of the AI cores.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclprofAicoreMetrics(pub ::core::ffi::c_uint);
 pub const ACL_PROF_ARGS_MIN: aclprofConfigType = aclprofConfigType(0);
@@ -1502,32 +1502,32 @@ pub const ACL_PROF_NTS_METRICS: aclprofConfigType = aclprofConfigType(15);
 pub const ACL_PROF_PATH: aclprofConfigType = aclprofConfigType(16);
 pub const ACL_PROF_ARGS_MAX: aclprofConfigType = aclprofConfigType(17);
 #[repr(transparent)]
-#[doc = " Options of aclprofSetConfig."]
+/// Options of aclprofSetConfig.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclprofConfigType(pub ::core::ffi::c_uint);
 pub const ACL_STEP_START: aclprofStepTag = aclprofStepTag(0);
 pub const ACL_STEP_END: aclprofStepTag = aclprofStepTag(1);
 #[repr(transparent)]
-#[doc = " Start or end of an iteration."]
+/// Start or end of an iteration.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct aclprofStepTag(pub ::core::ffi::c_uint);
-#[doc = " A description of an allocator."]
+/// A description of an allocator.
 pub type aclrtAllocatorDesc = *mut ::core::ffi::c_void;
-#[doc = " The caller's object."]
+/// The caller's object.
 pub type aclrtAllocator = *mut ::core::ffi::c_void;
-#[doc = " A block of memory as the caller knows it."]
+/// A block of memory as the caller knows it.
 pub type aclrtAllocatorBlock = *mut ::core::ffi::c_void;
-#[doc = " A device address."]
+/// A device address.
 pub type aclrtAllocatorAddr = *mut ::core::ffi::c_void;
-#[doc = " Allocates a block of `size` bytes."]
+/// Allocates a block of `size` bytes.
 pub type aclrtAllocatorAllocFunc = ::core::option::Option<
     unsafe extern "C" fn(allocator: aclrtAllocator, size: usize) -> *mut ::core::ffi::c_void,
 >;
-#[doc = " Frees a block."]
+/// Frees a block.
 pub type aclrtAllocatorFreeFunc = ::core::option::Option<
     unsafe extern "C" fn(allocator: aclrtAllocator, block: aclrtAllocatorBlock),
 >;
-#[doc = " Allocates a block of `size` bytes, at `addr` if possible."]
+/// Allocates a block of `size` bytes, at `addr` if possible.
 pub type aclrtAllocatorAllocAdviseFunc = ::core::option::Option<
     unsafe extern "C" fn(
         allocator: aclrtAllocator,
@@ -1535,63 +1535,63 @@ pub type aclrtAllocatorAllocAdviseFunc = ::core::option::Option<
         addr: aclrtAllocatorAddr,
     ) -> *mut ::core::ffi::c_void,
 >;
-#[doc = " Device address of a block."]
+/// Device address of a block.
 pub type aclrtAllocatorGetAddrFromBlockFunc = ::core::option::Option<
     unsafe extern "C" fn(block: aclrtAllocatorBlock) -> *mut ::core::ffi::c_void,
 >;
-#[doc = " Result code: 0 is success."]
+/// Result code: 0 is success.
 pub type aclnnStatus = i32;
-#[doc = " A strided view of device memory."]
+/// A strided view of device memory.
 #[repr(C)]
 #[derive(Debug)]
 pub struct aclTensor {
     _unused: [u8; 0],
 }
-#[doc = " One value with its type."]
+/// One value with its type.
 #[repr(C)]
 #[derive(Debug)]
 pub struct aclScalar {
     _unused: [u8; 0],
 }
-#[doc = " Integers."]
+/// Integers.
 #[repr(C)]
 #[derive(Debug)]
 pub struct aclIntArray {
     _unused: [u8; 0],
 }
-#[doc = " Floats."]
+/// Floats.
 #[repr(C)]
 #[derive(Debug)]
 pub struct aclFloatArray {
     _unused: [u8; 0],
 }
-#[doc = " Booleans."]
+/// Booleans.
 #[repr(C)]
 #[derive(Debug)]
 pub struct aclBoolArray {
     _unused: [u8; 0],
 }
-#[doc = " Tensors."]
+/// Tensors.
 #[repr(C)]
 #[derive(Debug)]
 pub struct aclTensorList {
     _unused: [u8; 0],
 }
-#[doc = " Scalars."]
+/// Scalars.
 #[repr(C)]
 #[derive(Debug)]
 pub struct aclScalarList {
     _unused: [u8; 0],
 }
-#[doc = " A prepared operator call."]
+/// A prepared operator call.
 #[repr(C)]
 #[derive(Debug)]
 pub struct aclOpExecutor {
     _unused: [u8; 0],
 }
-#[doc = " A communicator: an ordered group of ranks."]
+/// A communicator: an ordered group of ranks.
 pub type HcclComm = *mut ::core::ffi::c_void;
-#[doc = " A symmetric window."]
+/// A symmetric window.
 pub type HcclCommSymWindow = *mut ::core::ffi::c_void;
 pub const HCCL_SUCCESS: HcclResult = HcclResult(0);
 pub const HCCL_E_PARA: HcclResult = HcclResult(1);
@@ -1621,7 +1621,7 @@ pub const HCCL_E_OOM: HcclResult = HcclResult(24);
 pub const HCCL_E_IN_STATUS: HcclResult = HcclResult(1041);
 pub const HCCL_E_RESERVED: HcclResult = HcclResult(1042);
 #[repr(transparent)]
-#[doc = " Result codes of HCCL."]
+/// Result codes of HCCL.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct HcclResult(pub ::core::ffi::c_uint);
 pub const HCCL_DATA_TYPE_INT8: HcclDataType = HcclDataType(0);
@@ -1643,7 +1643,7 @@ pub const HCCL_DATA_TYPE_FP8E5M2: HcclDataType = HcclDataType(16);
 pub const HCCL_DATA_TYPE_FP8E8M0: HcclDataType = HcclDataType(17);
 pub const HCCL_DATA_TYPE_RESERVED: HcclDataType = HcclDataType(255);
 #[repr(transparent)]
-#[doc = " Element types of HCCL. Not the numbers of aclDataType."]
+/// Element types of HCCL. Not the numbers of aclDataType.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct HcclDataType(pub ::core::ffi::c_uint);
 pub const HCCL_REDUCE_SUM: HcclReduceOp = HcclReduceOp(0);
@@ -1652,20 +1652,20 @@ pub const HCCL_REDUCE_MAX: HcclReduceOp = HcclReduceOp(2);
 pub const HCCL_REDUCE_MIN: HcclReduceOp = HcclReduceOp(3);
 pub const HCCL_REDUCE_RESERVED: HcclReduceOp = HcclReduceOp(255);
 #[repr(transparent)]
-#[doc = " Reductions. There is no average."]
+/// Reductions. There is no average.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct HcclReduceOp(pub ::core::ffi::c_uint);
 pub const HCCL_DETERMINISTIC: HcclConfig = HcclConfig(0);
 pub const HCCL_CONFIG_RESERVED: HcclConfig = HcclConfig(1);
 #[repr(transparent)]
-#[doc = " Process-wide options."]
+/// Process-wide options.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct HcclConfig(pub ::core::ffi::c_uint);
 pub const HCCL_SEND: HcclSendRecvType = HcclSendRecvType(0);
 pub const HCCL_RECV: HcclSendRecvType = HcclSendRecvType(1);
 pub const HCCL_SEND_RECV_RESERVED: HcclSendRecvType = HcclSendRecvType(2);
 #[repr(transparent)]
-#[doc = " Direction of a batch item."]
+/// Direction of a batch item.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct HcclSendRecvType(pub ::core::ffi::c_uint);
 pub const HCCL_COMM_CONFIG_BUFFER_SIZE: HcclCommConfigCapability = HcclCommConfigCapability(0);
@@ -1685,7 +1685,7 @@ pub const HCCL_COMM_CONFIG_RETRY: HcclCommConfigCapability = HcclCommConfigCapab
 pub const HCCL_COMM_CONFIG_BUFFER_NAME: HcclCommConfigCapability = HcclCommConfigCapability(11);
 pub const HCCL_COMM_CONFIG_RESERVED: HcclCommConfigCapability = HcclCommConfigCapability(12);
 #[repr(transparent)]
-#[doc = " Fields of HcclCommConfig a library may know."]
+/// Fields of HcclCommConfig a library may know.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct HcclCommConfigCapability(pub ::core::ffi::c_uint);
 pub const HCCL_COMM_STATUS_READY: HcclCommStatus = HcclCommStatus(0);
@@ -1693,7 +1693,7 @@ pub const HCCL_COMM_STATUS_SUSPENDING: HcclCommStatus = HcclCommStatus(1);
 pub const HCCL_COMM_STATUS_INVALID: HcclCommStatus = HcclCommStatus(254);
 pub const HCCL_COMM_STATUS_RESERVED: HcclCommStatus = HcclCommStatus(255);
 #[repr(transparent)]
-#[doc = " State of a communicator."]
+/// State of a communicator.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct HcclCommStatus(pub ::core::ffi::c_uint);
 pub const HCCL_COMM_STATE_PHASE_INVALID: HcclCommStatePhase = HcclCommStatePhase(-1);
@@ -1702,14 +1702,14 @@ pub const HCCL_COMM_STATE_PHASE_DESTROY_POST: HcclCommStatePhase = HcclCommState
 pub const HCCL_COMM_STATE_PHASE_RESUME_PRE: HcclCommStatePhase = HcclCommStatePhase(2);
 pub const HCCL_COMM_STATE_PHASE_RESUME_POST: HcclCommStatePhase = HcclCommStatePhase(3);
 #[repr(transparent)]
-#[doc = " When a communicator callback runs."]
+/// When a communicator callback runs.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct HcclCommStatePhase(pub ::core::ffi::c_int);
 pub const HCCL_CONFIG_TYPE_INVALID: HcclConfigType = HcclConfigType(-1);
 pub const HCCL_CONFIG_TYPE_OP_EXPANSION_MODE: HcclConfigType = HcclConfigType(0);
 pub const HCCL_CONFIG_TYPE_HCCL_ALGO: HcclConfigType = HcclConfigType(1);
 #[repr(transparent)]
-#[doc = " Settings that HcclConfigGetInfo reads."]
+/// Settings that HcclConfigGetInfo reads.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct HcclConfigType(pub ::core::ffi::c_int);
 pub const HCCL_OP_EXPANSION_MODE_INVALID: HcclOpExpansionMode = HcclOpExpansionMode(-1);
@@ -1721,10 +1721,11 @@ pub const HCCL_OP_EXPANSION_MODE_CCU_MS: HcclOpExpansionMode = HcclOpExpansionMo
 pub const HCCL_OP_EXPANSION_MODE_CCU_SCHED: HcclOpExpansionMode = HcclOpExpansionMode(5);
 pub const HCCL_OP_EXPANSION_AIV_ONLY: HcclOpExpansionMode = HcclOpExpansionMode(6);
 #[repr(transparent)]
-#[doc = " Where operations unfold, as HcclConfigGetInfo reports it. The field hcclOpExpansionMode uses\n other numbers."]
+/// Where operations unfold, as HcclConfigGetInfo reports it. The field hcclOpExpansionMode uses
+/// other numbers.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct HcclOpExpansionMode(pub ::core::ffi::c_int);
-#[doc = " Value of an option; passed by value. 4 bytes."]
+/// Value of an option; passed by value. 4 bytes.
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub union HcclConfigValue {
@@ -1739,7 +1740,7 @@ impl Default for HcclConfigValue {
         }
     }
 }
-#[doc = " A root ticket: opaque bytes that the root ships to all ranks. 4108 bytes."]
+/// A root ticket: opaque bytes that the root ships to all ranks. 4108 bytes.
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct HcclRootInfoDef {
@@ -1754,9 +1755,9 @@ impl Default for HcclRootInfoDef {
         }
     }
 }
-#[doc = " A root ticket: opaque bytes that the root ships to all ranks. 4108 bytes."]
+/// A root ticket: opaque bytes that the root ships to all ranks. 4108 bytes.
 pub type HcclRootInfo = HcclRootInfoDef;
-#[doc = " One send or receive of HcclBatchSendRecv; `count` in elements. 32 bytes."]
+/// One send or receive of HcclBatchSendRecv; `count` in elements. 32 bytes.
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct HcclSendRecvItemDef {
@@ -1775,9 +1776,13 @@ impl Default for HcclSendRecvItemDef {
         }
     }
 }
-#[doc = " One send or receive of HcclBatchSendRecv; `count` in elements. 32 bytes."]
+/// One send or receive of HcclBatchSendRecv; `count` in elements. 32 bytes.
 pub type HcclSendRecvItem = HcclSendRecvItemDef;
-#[doc = " Configuration of one communicator. 2248 bytes; a library reads as many as both sides know, and\n only the fields of the version given. The first 24 bytes hold the size in bytes (size_t), the\n magic word and the version (uint32_t each), and zeros. Buffer sizes are in MB, time limits in\n seconds, hcclSymWinMaxMemSizePerRank in GB. hcclOpExpansionMode: 0 default, 1 host, 2 AI CPU,\n 3 AIV, 4 AIV only, 5 CCU MS, 6 CCU scheduler."]
+/// Configuration of one communicator. 2248 bytes; a library reads as many as both sides know, and
+/// only the fields of the version given. The first 24 bytes hold the size in bytes (size_t), the
+/// magic word and the version (uint32_t each), and zeros. Buffer sizes are in MB, time limits in
+/// seconds, hcclSymWinMaxMemSizePerRank in GB. hcclOpExpansionMode: 0 default, 1 host, 2 AI CPU,
+/// 3 AIV, 4 AIV only, 5 CCU MS, 6 CCU scheduler.
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct HcclCommConfigDef {
@@ -1810,9 +1815,13 @@ impl Default for HcclCommConfigDef {
         }
     }
 }
-#[doc = " Configuration of one communicator. 2248 bytes; a library reads as many as both sides know, and\n only the fields of the version given. The first 24 bytes hold the size in bytes (size_t), the\n magic word and the version (uint32_t each), and zeros. Buffer sizes are in MB, time limits in\n seconds, hcclSymWinMaxMemSizePerRank in GB. hcclOpExpansionMode: 0 default, 1 host, 2 AI CPU,\n 3 AIV, 4 AIV only, 5 CCU MS, 6 CCU scheduler."]
+/// Configuration of one communicator. 2248 bytes; a library reads as many as both sides know, and
+/// only the fields of the version given. The first 24 bytes hold the size in bytes (size_t), the
+/// magic word and the version (uint32_t each), and zeros. Buffer sizes are in MB, time limits in
+/// seconds, hcclSymWinMaxMemSizePerRank in GB. hcclOpExpansionMode: 0 default, 1 host, 2 AI CPU,
+/// 3 AIV, 4 AIV only, 5 CCU MS, 6 CCU scheduler.
 pub type HcclCommConfig = HcclCommConfigDef;
-#[doc = " Hears of a communicator being destroyed or resumed."]
+/// Hears of a communicator being destroyed or resumed.
 pub type HcclCommStateCallback = ::core::option::Option<
     unsafe extern "C" fn(
         comm: HcclComm,
@@ -1820,290 +1829,361 @@ pub type HcclCommStateCallback = ::core::option::Option<
         args: *mut ::core::ffi::c_void,
     ) -> HcclResult,
 >;
-#[doc = " Start-up time in microseconds and bandwidth in 10^9 bytes per second; both 0: no link is\n modelled. 16 bytes."]
+/// Start-up time in microseconds and bandwidth in 10^9 bytes per second; both 0: no link is
+/// modelled. 16 bytes.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq)]
 pub struct hcomExtLink {
     pub alphaUs: f64,
     pub gbytesPerS: f64,
 }
-#[doc = "\\< The call itself returns the code and does nothing."]
+///\< The call itself returns the code and does nothing.
 pub const HCOM_EXT_FAULT_CALL: hcomExtFaultStage = hcomExtFaultStage(0);
-#[doc = "\\< The call queues work that fails with the code."]
+///\< The call queues work that fails with the code.
 pub const HCOM_EXT_FAULT_TASK: hcomExtFaultStage = hcomExtFaultStage(1);
 #[repr(transparent)]
-#[doc = " Where a fault strikes."]
+/// Where a fault strikes.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct hcomExtFaultStage(pub ::core::ffi::c_uint);
-#[doc = r" Signatures of the functions, to be resolved through [`Library`](crate::Library)."]
+/// Signatures of the functions, to be resolved through [`Library`](crate::Library).
 pub mod prototype {
     use super::*;
-    #[doc = " Text of this thread's last error, or NULL. Reading clears it; the pointer is valid until the"]
-    #[doc = " thread's next call."]
+    /// Text of this thread's last error, or NULL. Reading clears it; the pointer is valid until the
+    /// thread's next call.
+    /// Since CANN 8.0.
     pub type aclGetRecentErrMsg = unsafe extern "C" fn() -> *const ::core::ffi::c_char;
-    #[doc = " Bytes per element; 0 for types without a whole number of bytes."]
+    /// Bytes per element; 0 for types without a whole number of bytes.
+    /// Since CANN 8.0.
     pub type aclDataTypeSize = unsafe extern "C" fn(dataType: aclDataType) -> usize;
-    #[doc = " Bits of an IEEE half to float. Infinity and NaN are not kept."]
+    /// Bits of an IEEE half to float. Infinity and NaN are not kept.
+    /// Since CANN 8.0.
     pub type aclFloat16ToFloat = unsafe extern "C" fn(value: aclFloat16) -> f32;
-    #[doc = " Float to the bits of an IEEE half. Infinity and NaN saturate."]
+    /// Float to the bits of an IEEE half. Infinity and NaN saturate.
+    /// Since CANN 8.0.
     pub type aclFloatToFloat16 = unsafe extern "C" fn(value: f32) -> aclFloat16;
-    #[doc = " The attributes this installation knows; the array belongs to the library."]
+    /// The attributes this installation knows; the array belongs to the library.
+    /// Since CANN 8.0.
     pub type aclGetCannAttributeList =
         unsafe extern "C" fn(cannAttrList: *mut *const aclCannAttr, num: *mut usize) -> aclError;
-    #[doc = " 1 when the attribute holds for this installation, else 0."]
+    /// 1 when the attribute holds for this installation, else 0.
+    /// Since CANN 8.0.
     pub type aclGetCannAttribute =
         unsafe extern "C" fn(cannAttr: aclCannAttr, value: *mut i32) -> aclError;
-    #[doc = " AI cores, vector cores or L2 bytes of a device."]
+    /// AI cores, vector cores or L2 bytes of a device.
+    /// Since CANN 8.0.
     pub type aclGetDeviceCapability =
         unsafe extern "C" fn(deviceId: u32, deviceInfo: aclDeviceInfo, value: *mut i64) -> aclError;
-    #[doc = " Describes `size` bytes at `data`; does not own them."]
+    /// Describes `size` bytes at `data`; does not own them.
+    /// Since CANN 8.0.
     pub type aclCreateDataBuffer =
         unsafe extern "C" fn(data: *mut ::core::ffi::c_void, size: usize) -> *mut aclDataBuffer;
-    #[doc = " Frees the description, not the memory."]
+    /// Frees the description, not the memory.
+    /// Since CANN 8.0.
     pub type aclDestroyDataBuffer =
         unsafe extern "C" fn(dataBuffer: *const aclDataBuffer) -> aclError;
-    #[doc = " Points an existing description at other memory."]
+    /// Points an existing description at other memory.
+    /// Since CANN 8.0.
     pub type aclUpdateDataBuffer = unsafe extern "C" fn(
         dataBuffer: *mut aclDataBuffer,
         data: *mut ::core::ffi::c_void,
         size: usize,
     ) -> aclError;
-    #[doc = " Address of the described memory."]
+    /// Address of the described memory.
+    /// Since CANN 8.0.
     pub type aclGetDataBufferAddr =
         unsafe extern "C" fn(dataBuffer: *const aclDataBuffer) -> *mut ::core::ffi::c_void;
-    #[doc = " Length in bytes, cut to 32 bits."]
+    /// Length in bytes, cut to 32 bits.
+    /// Since CANN 8.0.
     pub type aclGetDataBufferSize = unsafe extern "C" fn(dataBuffer: *const aclDataBuffer) -> u32;
-    #[doc = " Length in bytes."]
+    /// Length in bytes.
+    /// Since CANN 8.0.
     pub type aclGetDataBufferSizeV2 =
         unsafe extern "C" fn(dataBuffer: *const aclDataBuffer) -> usize;
-    #[doc = " A description with `numDims` dimensions; NULL on bad arguments."]
+    /// A description with `numDims` dimensions; NULL on bad arguments.
+    /// Since CANN 8.0.
     pub type aclCreateTensorDesc = unsafe extern "C" fn(
         dataType: aclDataType,
         numDims: ::core::ffi::c_int,
         dims: *const i64,
         format: aclFormat,
     ) -> *mut aclTensorDesc;
-    #[doc = " Frees a description."]
+    /// Frees a description.
+    /// Since CANN 8.0.
     pub type aclDestroyTensorDesc = unsafe extern "C" fn(desc: *const aclTensorDesc);
-    #[doc = " The element type."]
+    /// The element type.
+    /// Since CANN 8.0.
     pub type aclGetTensorDescType = unsafe extern "C" fn(desc: *const aclTensorDesc) -> aclDataType;
-    #[doc = " The layout."]
+    /// The layout.
+    /// Since CANN 8.0.
     pub type aclGetTensorDescFormat = unsafe extern "C" fn(desc: *const aclTensorDesc) -> aclFormat;
-    #[doc = " Number of dimensions, or ACL_UNKNOWN_RANK."]
+    /// Number of dimensions, or ACL_UNKNOWN_RANK.
+    /// Since CANN 8.0.
     pub type aclGetTensorDescNumDims = unsafe extern "C" fn(desc: *const aclTensorDesc) -> usize;
-    #[doc = " Extent of dimension `index`; -1 when unknown."]
+    /// Extent of dimension `index`; -1 when unknown.
+    /// Since CANN 8.0.
     pub type aclGetTensorDescDimV2 = unsafe extern "C" fn(
         desc: *const aclTensorDesc,
         index: usize,
         dimSize: *mut i64,
     ) -> aclError;
-    #[doc = " Names the tensor."]
+    /// Names the tensor.
+    /// Since CANN 8.0.
     pub type aclSetTensorDescName =
         unsafe extern "C" fn(desc: *mut aclTensorDesc, name: *const ::core::ffi::c_char);
-    #[doc = " Sets the storage layout."]
+    /// Sets the storage layout.
+    /// Since CANN 8.0.
     pub type aclSetTensorFormat =
         unsafe extern "C" fn(desc: *mut aclTensorDesc, format: aclFormat) -> aclError;
-    #[doc = " Sets the storage shape."]
+    /// Sets the storage shape.
+    /// Since CANN 8.0.
     pub type aclSetTensorShape = unsafe extern "C" fn(
         desc: *mut aclTensorDesc,
         numDims: ::core::ffi::c_int,
         dims: *const i64,
     ) -> aclError;
-    #[doc = " Says where the data lies."]
+    /// Says where the data lies.
+    /// Since CANN 8.0.
     pub type aclSetTensorPlaceMent =
         unsafe extern "C" fn(desc: *mut aclTensorDesc, memType: aclMemType) -> aclError;
-    #[doc = " Starts capturing a stream; already capturing: 107027."]
+    /// Starts capturing a stream; already capturing: 107027.
+    /// Since torch_npu 2.9.
     pub type aclmdlRICaptureBegin =
         unsafe extern "C" fn(stream: aclrtStream, mode: aclmdlRICaptureMode) -> aclError;
-    #[doc = " Whether the stream captures, and into which graph; `modelRI` may be NULL."]
+    /// Whether the stream captures, and into which graph; `modelRI` may be NULL.
+    /// Since torch_npu 2.9.
     pub type aclmdlRICaptureGetInfo = unsafe extern "C" fn(
         stream: aclrtStream,
         status: *mut aclmdlRICaptureStatus,
         modelRI: *mut aclmdlRI,
     ) -> aclError;
-    #[doc = " Ends the capture on its first stream and hands out the graph. Not capturing: 107029; other"]
-    #[doc = " stream: 107036; other thread: 107038; a forked stream not joined: 107025; invalidated:"]
-    #[doc = " 507903."]
+    /// Ends the capture on its first stream and hands out the graph. Not capturing: 107029; other
+    /// stream: 107036; other thread: 107038; a forked stream not joined: 107025; invalidated:
+    /// 507903.
+    /// Since torch_npu 2.9.
     pub type aclmdlRICaptureEnd =
         unsafe extern "C" fn(stream: aclrtStream, modelRI: *mut aclmdlRI) -> aclError;
-    #[doc = " Swaps the thread's capture mode with `\\*mode`."]
+    /// Swaps the thread's capture mode with `\*mode`.
+    /// Since torch_npu 2.9.
     pub type aclmdlRICaptureThreadExchangeMode =
         unsafe extern "C" fn(mode: *mut aclmdlRICaptureMode) -> aclError;
-    #[doc = " Starts a group of tasks that can be updated later."]
+    /// Starts a group of tasks that can be updated later.
+    /// Since torch_npu 2.9.
     pub type aclmdlRICaptureTaskGrpBegin = unsafe extern "C" fn(stream: aclrtStream) -> aclError;
-    #[doc = " Ends the group and hands out its handle."]
+    /// Ends the group and hands out its handle.
+    /// Since torch_npu 2.9.
     pub type aclmdlRICaptureTaskGrpEnd =
         unsafe extern "C" fn(stream: aclrtStream, handle: *mut aclrtTaskGrp) -> aclError;
-    #[doc = " Starts replacing a group's tasks; the stream must not capture (107027). The same calls"]
-    #[doc = " follow, in the same order."]
+    /// Starts replacing a group's tasks; the stream must not capture (107027). The same calls
+    /// follow, in the same order.
+    /// Since torch_npu 2.9.
     pub type aclmdlRICaptureTaskUpdateBegin =
         unsafe extern "C" fn(stream: aclrtStream, handle: aclrtTaskGrp) -> aclError;
-    #[doc = " Ends the replacement; it takes effect in stream order."]
+    /// Ends the replacement; it takes effect in stream order.
+    /// Since torch_npu 2.9.
     pub type aclmdlRICaptureTaskUpdateEnd = unsafe extern "C" fn(stream: aclrtStream) -> aclError;
-    #[doc = " Starts capturing a stream into an existing graph."]
+    /// Starts capturing a stream into an existing graph.
+    /// Since 9.x.
     pub type aclmdlRICaptureToModelRIBegin = unsafe extern "C" fn(
         stream: aclrtStream,
         modelRI: aclmdlRI,
         mode: aclmdlRICaptureMode,
     ) -> aclError;
-    #[doc = " Queues a replay of the whole graph; the captured addresses are read anew."]
+    /// Queues a replay of the whole graph; the captured addresses are read anew.
+    /// Since torch_npu 2.9.
     pub type aclmdlRIExecuteAsync =
         unsafe extern "C" fn(modelRI: aclmdlRI, stream: aclrtStream) -> aclError;
-    #[doc = " Runs a built graph and waits at most `timeout` ms."]
+    /// Runs a built graph and waits at most `timeout` ms.
+    /// Since torch_npu 2.9.
     pub type aclmdlRIExecute = unsafe extern "C" fn(modelRI: aclmdlRI, timeout: i32) -> aclError;
-    #[doc = " Stops a running replay."]
+    /// Stops a running replay.
+    /// Since torch_npu 2.9.
     pub type aclmdlRIAbort = unsafe extern "C" fn(modelRI: aclmdlRI) -> aclError;
-    #[doc = " Destroys a graph; 107037 while it runs."]
+    /// Destroys a graph; 107037 while it runs.
+    /// Since torch_npu 2.9.
     pub type aclmdlRIDestroy = unsafe extern "C" fn(modelRI: aclmdlRI) -> aclError;
-    #[doc = " Calls `func(userData)` when the graph is destroyed."]
+    /// Calls `func(userData)` when the graph is destroyed.
+    /// Since torch_npu 2.9.
     pub type aclmdlRIDestroyRegisterCallback = unsafe extern "C" fn(
         modelRI: aclmdlRI,
         func: aclrtCallback,
         userData: *mut ::core::ffi::c_void,
     ) -> aclError;
-    #[doc = " Writes the graph to the log."]
+    /// Writes the graph to the log.
+    /// Since torch_npu 2.9.
     pub type aclmdlRIDebugPrint = unsafe extern "C" fn(modelRI: aclmdlRI) -> aclError;
-    #[doc = " Writes the graph as JSON to a file."]
+    /// Writes the graph as JSON to a file.
+    /// Since torch_npu 2.9.
     pub type aclmdlRIDebugJsonPrint = unsafe extern "C" fn(
         modelRI: aclmdlRI,
         path: *const ::core::ffi::c_char,
         flags: u32,
     ) -> aclError;
-    #[doc = " Number of the graph."]
+    /// Number of the graph.
+    /// Since torch_npu 2.9.
     pub type aclmdlRIGetId =
         unsafe extern "C" fn(modelRI: aclmdlRI, modelRIId: *mut u32) -> aclError;
-    #[doc = " Names the graph."]
+    /// Names the graph.
+    /// Since torch_npu 2.9.
     pub type aclmdlRISetName =
         unsafe extern "C" fn(modelRI: aclmdlRI, name: *const ::core::ffi::c_char) -> aclError;
-    #[doc = " Copies the name into `maxLen` bytes."]
+    /// Copies the name into `maxLen` bytes.
+    /// Since torch_npu 2.9.
     pub type aclmdlRIGetName = unsafe extern "C" fn(
         modelRI: aclmdlRI,
         maxLen: u32,
         name: *mut ::core::ffi::c_char,
     ) -> aclError;
-    #[doc = " The graph's streams; with `streams` NULL only their number."]
+    /// The graph's streams; with `streams` NULL only their number.
+    /// Since torch_npu 2.9.
     pub type aclmdlRIGetStreams = unsafe extern "C" fn(
         modelRI: aclmdlRI,
         streams: *mut aclrtStream,
         numStreams: *mut u32,
     ) -> aclError;
-    #[doc = " The tasks of one stream; with `tasks` NULL only their number."]
+    /// The tasks of one stream; with `tasks` NULL only their number.
+    /// Since torch_npu 2.9.
     pub type aclmdlRIGetTasksByStream = unsafe extern "C" fn(
         stream: aclrtStream,
         tasks: *mut aclmdlRITask,
         numTasks: *mut u32,
     ) -> aclError;
-    #[doc = " Kind of a task."]
+    /// Kind of a task.
+    /// Since torch_npu 2.9.
     pub type aclmdlRITaskGetType =
         unsafe extern "C" fn(task: aclmdlRITask, type_: *mut aclmdlRITaskType) -> aclError;
-    #[doc = " An empty graph. `flag` is 0."]
+    /// An empty graph. `flag` is 0.
+    /// Since torch_npu 2.9.
     pub type aclmdlRIBuildBegin =
         unsafe extern "C" fn(modelRI: *mut aclmdlRI, flag: u32) -> aclError;
-    #[doc = " Makes an ACL_STREAM_PERSISTENT stream part of the graph."]
+    /// Makes an ACL_STREAM_PERSISTENT stream part of the graph.
+    /// Since torch_npu 2.9.
     pub type aclmdlRIBindStream =
         unsafe extern "C" fn(modelRI: aclmdlRI, stream: aclrtStream, flag: u32) -> aclError;
-    #[doc = " Marks the end of the graph on a stream."]
+    /// Marks the end of the graph on a stream.
+    /// Since torch_npu 2.9.
     pub type aclmdlRIEndTask =
         unsafe extern "C" fn(modelRI: aclmdlRI, stream: aclrtStream) -> aclError;
-    #[doc = " Ends the building. `reserve` is NULL."]
+    /// Ends the building. `reserve` is NULL.
+    /// Since torch_npu 2.9.
     pub type aclmdlRIBuildEnd =
         unsafe extern "C" fn(modelRI: aclmdlRI, reserve: *mut ::core::ffi::c_void) -> aclError;
-    #[doc = " Takes a stream out of the graph."]
+    /// Takes a stream out of the graph.
+    /// Since torch_npu 2.9.
     pub type aclmdlRIUnbindStream =
         unsafe extern "C" fn(modelRI: aclmdlRI, stream: aclrtStream) -> aclError;
-    #[doc = " A condition of the graph with a default value per launch."]
+    /// A condition of the graph with a default value per launch.
+    /// Since 9.x.
     pub type aclmdlRICondHandleCreate = unsafe extern "C" fn(
         modelRI: aclmdlRI,
         defaultLaunchValue: u32,
         flag: aclmdlRICondHandleFlag,
         handle: *mut aclmdlRICondHandle,
     ) -> aclError;
-    #[doc = " Adds a task that runs graphs depending on a condition."]
+    /// Adds a task that runs graphs depending on a condition.
+    /// Since 9.x.
     pub type aclmdlRIAddCondTask = unsafe extern "C" fn(
         params: aclmdlRICondTaskParams,
         stream: aclrtStream,
         flags: u32,
     ) -> aclError;
-    #[doc = " `size` bytes on the current device, 64-byte aligned, contents undefined. Size 0: 100000; none"]
-    #[doc = " left: 207001."]
+    /// `size` bytes on the current device, 64-byte aligned, contents undefined. Size 0: 100000; none
+    /// left: 207001.
+    /// Since CANN 8.0.
     pub type aclrtMalloc = unsafe extern "C" fn(
         devPtr: *mut *mut ::core::ffi::c_void,
         size: usize,
         policy: aclrtMemMallocPolicy,
     ) -> aclError;
-    #[doc = " The same without the 32 spare bytes that aclrtMalloc adds."]
+    /// The same without the 32 spare bytes that aclrtMalloc adds.
+    /// Since CANN 8.0.
     pub type aclrtMallocAlign32 = unsafe extern "C" fn(
         devPtr: *mut *mut ::core::ffi::c_void,
         size: usize,
         policy: aclrtMemMallocPolicy,
     ) -> aclError;
-    #[doc = " The same, cached for the host."]
+    /// The same, cached for the host.
+    /// Since CANN 8.0.
     pub type aclrtMallocCached = unsafe extern "C" fn(
         devPtr: *mut *mut ::core::ffi::c_void,
         size: usize,
         policy: aclrtMemMallocPolicy,
     ) -> aclError;
-    #[doc = " The same with policy bits and attributes; `cfg` may be NULL."]
+    /// The same with policy bits and attributes; `cfg` may be NULL.
+    /// Since torch_npu 2.9.
     pub type aclrtMallocWithCfg = unsafe extern "C" fn(
         devPtr: *mut *mut ::core::ffi::c_void,
         size: usize,
         policy: aclrtMemMallocPolicy,
         cfg: *mut aclrtMallocConfig,
     ) -> aclError;
-    #[doc = " Frees device memory at once, without waiting for work that uses it. NULL: 100000."]
+    /// Frees device memory at once, without waiting for work that uses it. NULL: 100000.
+    /// Since CANN 8.0.
     pub type aclrtFree = unsafe extern "C" fn(devPtr: *mut ::core::ffi::c_void) -> aclError;
-    #[doc = " Waits for the device, then frees."]
+    /// Waits for the device, then frees.
+    /// Since torch_npu 2.9.
     pub type aclrtFreeWithDevSync =
         unsafe extern "C" fn(devPtr: *mut ::core::ffi::c_void) -> aclError;
-    #[doc = " `size` bytes of pinned host memory, 64-byte aligned. Size 0: 100000."]
+    /// `size` bytes of pinned host memory, 64-byte aligned. Size 0: 100000.
+    /// Since CANN 8.0.
     pub type aclrtMallocHost =
         unsafe extern "C" fn(hostPtr: *mut *mut ::core::ffi::c_void, size: usize) -> aclError;
-    #[doc = " The same with attributes."]
+    /// The same with attributes.
+    /// Since torch_npu 2.9.
     pub type aclrtMallocHostWithCfg = unsafe extern "C" fn(
         ptr: *mut *mut ::core::ffi::c_void,
         size: u64,
         cfg: *mut aclrtMallocConfig,
     ) -> aclError;
-    #[doc = " Frees pinned host memory. NULL: 100000."]
+    /// Frees pinned host memory. NULL: 100000.
+    /// Since CANN 8.0.
     pub type aclrtFreeHost = unsafe extern "C" fn(hostPtr: *mut ::core::ffi::c_void) -> aclError;
-    #[doc = " Memory that host and device share by migration; `flag` is ACL_RT_MEM_ATTACH_GLOBAL."]
+    /// Memory that host and device share by migration; `flag` is ACL_RT_MEM_ATTACH_GLOBAL.
+    /// Since torch_npu 2.9.
     pub type aclrtMemAllocManaged =
         unsafe extern "C" fn(ptr: *mut *mut ::core::ffi::c_void, size: u64, flag: u32) -> aclError;
-    #[doc = " Free and total bytes of one kind of memory of the current device."]
+    /// Free and total bytes of one kind of memory of the current device.
+    /// Since CANN 8.0.
     pub type aclrtGetMemInfo =
         unsafe extern "C" fn(attr: aclrtMemAttr, free: *mut usize, total: *mut usize) -> aclError;
-    #[doc = " Bytes in use by component; `inputNum` entries fit, `outputNum` are filled."]
+    /// Bytes in use by component; `inputNum` entries fit, `outputNum` are filled.
+    /// Since torch_npu 2.9.
     pub type aclrtGetMemUsageInfo = unsafe extern "C" fn(
         deviceId: i32,
         memUsageInfo: *mut aclrtMemUsageInfo,
         inputNum: usize,
         outputNum: *mut usize,
     ) -> aclError;
-    #[doc = " Where an address lies and its page size."]
+    /// Where an address lies and its page size.
+    /// Since torch_npu 2.9.
     pub type aclrtPointerGetAttributes = unsafe extern "C" fn(
         ptr: *const ::core::ffi::c_void,
         attributes: *mut aclrtPtrAttributes,
     ) -> aclError;
-    #[doc = " Maps ordinary host memory for the device."]
+    /// Maps ordinary host memory for the device.
+    /// Since torch_npu 2.9.
     pub type aclrtHostRegister = unsafe extern "C" fn(
         ptr: *mut ::core::ffi::c_void,
         size: u64,
         type_: aclrtHostRegisterType,
         devPtr: *mut *mut ::core::ffi::c_void,
     ) -> aclError;
-    #[doc = " The same with ACL_HOST_REG_ flags."]
+    /// The same with ACL_HOST_REG_ flags.
+    /// Since torch_npu 2.9.
     pub type aclrtHostRegisterV2 =
         unsafe extern "C" fn(ptr: *mut ::core::ffi::c_void, size: u64, flag: u32) -> aclError;
-    #[doc = " Device address of registered host memory. `flag` is 0."]
+    /// Device address of registered host memory. `flag` is 0.
+    /// Since torch_npu 2.9.
     pub type aclrtHostGetDevicePointer = unsafe extern "C" fn(
         pHost: *mut ::core::ffi::c_void,
         pDevice: *mut *mut ::core::ffi::c_void,
         flag: u32,
     ) -> aclError;
-    #[doc = " Ends the registration; an unknown address returns 507911."]
+    /// Ends the registration; an unknown address returns 507911.
+    /// Since torch_npu 2.9.
     pub type aclrtHostUnregister = unsafe extern "C" fn(ptr: *mut ::core::ffi::c_void) -> aclError;
-    #[doc = " Copies now; `count` 0 does nothing. `destMax` below `count`: 107000. Not ordered with"]
-    #[doc = " streams."]
+    /// Copies now; `count` 0 does nothing. `destMax` below `count`: 107000. Not ordered with
+    /// streams.
+    /// Since CANN 8.0.
     pub type aclrtMemcpy = unsafe extern "C" fn(
         dst: *mut ::core::ffi::c_void,
         destMax: usize,
@@ -2111,7 +2191,8 @@ pub mod prototype {
         count: usize,
         kind: aclrtMemcpyKind,
     ) -> aclError;
-    #[doc = " Queues a copy. From ordinary (not pinned) host memory it returns after the copy."]
+    /// Queues a copy. From ordinary (not pinned) host memory it returns after the copy.
+    /// Since CANN 8.0.
     pub type aclrtMemcpyAsync = unsafe extern "C" fn(
         dst: *mut ::core::ffi::c_void,
         destMax: usize,
@@ -2120,7 +2201,8 @@ pub mod prototype {
         kind: aclrtMemcpyKind,
         stream: aclrtStream,
     ) -> aclError;
-    #[doc = " The same with a relaxed check of host addresses."]
+    /// The same with a relaxed check of host addresses.
+    /// Since torch_npu 2.9.
     pub type aclrtMemcpyAsyncWithCondition = unsafe extern "C" fn(
         dst: *mut ::core::ffi::c_void,
         destMax: usize,
@@ -2129,7 +2211,8 @@ pub mod prototype {
         kind: aclrtMemcpyKind,
         stream: aclrtStream,
     ) -> aclError;
-    #[doc = " Copies `height` rows of `width` bytes between rows `dpitch` and `spitch` bytes apart."]
+    /// Copies `height` rows of `width` bytes between rows `dpitch` and `spitch` bytes apart.
+    /// Since CANN 8.0.
     pub type aclrtMemcpy2d = unsafe extern "C" fn(
         dst: *mut ::core::ffi::c_void,
         dpitch: usize,
@@ -2139,7 +2222,8 @@ pub mod prototype {
         height: usize,
         kind: aclrtMemcpyKind,
     ) -> aclError;
-    #[doc = " Queues such a copy."]
+    /// Queues such a copy.
+    /// Since CANN 8.0.
     pub type aclrtMemcpy2dAsync = unsafe extern "C" fn(
         dst: *mut ::core::ffi::c_void,
         dpitch: usize,
@@ -2150,7 +2234,8 @@ pub mod prototype {
         kind: aclrtMemcpyKind,
         stream: aclrtStream,
     ) -> aclError;
-    #[doc = " Copies several ranges between host and device; `failIndex` names the first that failed."]
+    /// Copies several ranges between host and device; `failIndex` names the first that failed.
+    /// Since torch_npu 2.9.
     pub type aclrtMemcpyBatch = unsafe extern "C" fn(
         dsts: *mut *mut ::core::ffi::c_void,
         destMaxs: *mut usize,
@@ -2162,7 +2247,8 @@ pub mod prototype {
         numAttrs: usize,
         failIndex: *mut usize,
     ) -> aclError;
-    #[doc = " Queues such copies."]
+    /// Queues such copies.
+    /// Since torch_npu 2.9.
     pub type aclrtMemcpyBatchAsync = unsafe extern "C" fn(
         dsts: *mut *mut ::core::ffi::c_void,
         destMaxs: *mut usize,
@@ -2175,14 +2261,16 @@ pub mod prototype {
         failIndex: *mut usize,
         stream: aclrtStream,
     ) -> aclError;
-    #[doc = " Sets `count` bytes now to the low byte of `value`."]
+    /// Sets `count` bytes now to the low byte of `value`.
+    /// Since CANN 8.0.
     pub type aclrtMemset = unsafe extern "C" fn(
         devPtr: *mut ::core::ffi::c_void,
         maxCount: usize,
         value: i32,
         count: usize,
     ) -> aclError;
-    #[doc = " Queues such a fill."]
+    /// Queues such a fill.
+    /// Since CANN 8.0.
     pub type aclrtMemsetAsync = unsafe extern "C" fn(
         devPtr: *mut ::core::ffi::c_void,
         maxCount: usize,
@@ -2190,14 +2278,16 @@ pub mod prototype {
         count: usize,
         stream: aclrtStream,
     ) -> aclError;
-    #[doc = " Sets `N` 32-bit words now."]
+    /// Sets `N` 32-bit words now.
+    /// Since torch_npu 2.9.
     pub type aclrtMemsetD32 = unsafe extern "C" fn(
         ptr: *mut ::core::ffi::c_void,
         memSize: usize,
         value: u32,
         N: usize,
     ) -> aclError;
-    #[doc = " Queues dst = dst op src over `count` bytes."]
+    /// Queues dst = dst op src over `count` bytes.
+    /// Since torch_npu 2.9.
     pub type aclrtReduceAsync = unsafe extern "C" fn(
         dst: *mut ::core::ffi::c_void,
         src: *const ::core::ffi::c_void,
@@ -2207,28 +2297,32 @@ pub mod prototype {
         stream: aclrtStream,
         reserve: *mut ::core::ffi::c_void,
     ) -> aclError;
-    #[doc = " Queues a cache hint over `size` bytes."]
+    /// Queues a cache hint over `size` bytes.
+    /// Since torch_npu 2.9.
     pub type aclrtCmoAsync = unsafe extern "C" fn(
         src: *mut ::core::ffi::c_void,
         size: usize,
         cmoType: aclrtCmoType,
         stream: aclrtStream,
     ) -> aclError;
-    #[doc = " Queues writing a 64-bit value to device memory. `flag` is 0."]
+    /// Queues writing a 64-bit value to device memory. `flag` is 0.
+    /// Since torch_npu 2.9.
     pub type aclrtValueWrite = unsafe extern "C" fn(
         devAddr: *mut ::core::ffi::c_void,
         value: u64,
         flag: u32,
         stream: aclrtStream,
     ) -> aclError;
-    #[doc = " Queues a wait until the word at `devAddr` meets the ACL_STREAM_WAIT_VALUE_ condition."]
+    /// Queues a wait until the word at `devAddr` meets the ACL_STREAM_WAIT_VALUE_ condition.
+    /// Since torch_npu 2.9.
     pub type aclrtValueWait = unsafe extern "C" fn(
         devAddr: *mut ::core::ffi::c_void,
         value: u64,
         flag: u32,
         stream: aclrtStream,
     ) -> aclError;
-    #[doc = " Reserves `size` bytes of address space; `flags` 1 asks for huge pages."]
+    /// Reserves `size` bytes of address space; `flags` 1 asks for huge pages.
+    /// Since CANN 8.0.
     pub type aclrtReserveMemAddress = unsafe extern "C" fn(
         virPtr: *mut *mut ::core::ffi::c_void,
         size: usize,
@@ -2236,19 +2330,23 @@ pub mod prototype {
         expectPtr: *mut ::core::ffi::c_void,
         flags: u64,
     ) -> aclError;
-    #[doc = " Gives a range back."]
+    /// Gives a range back.
+    /// Since CANN 8.0.
     pub type aclrtReleaseMemAddress =
         unsafe extern "C" fn(virPtr: *mut ::core::ffi::c_void) -> aclError;
-    #[doc = " Physical memory without an address."]
+    /// Physical memory without an address.
+    /// Since CANN 8.0.
     pub type aclrtMallocPhysical = unsafe extern "C" fn(
         handle: *mut aclrtDrvMemHandle,
         size: usize,
         prop: *const aclrtPhysicalMemProp,
         flags: u64,
     ) -> aclError;
-    #[doc = " Frees it."]
+    /// Frees it.
+    /// Since CANN 8.0.
     pub type aclrtFreePhysical = unsafe extern "C" fn(handle: aclrtDrvMemHandle) -> aclError;
-    #[doc = " Maps physical memory into a reserved range; `offset` and `flags` are 0."]
+    /// Maps physical memory into a reserved range; `offset` and `flags` are 0.
+    /// Since CANN 8.0.
     pub type aclrtMapMem = unsafe extern "C" fn(
         virPtr: *mut ::core::ffi::c_void,
         size: usize,
@@ -2256,38 +2354,45 @@ pub mod prototype {
         handle: aclrtDrvMemHandle,
         flags: u64,
     ) -> aclError;
-    #[doc = " Unmaps it."]
+    /// Unmaps it.
+    /// Since CANN 8.0.
     pub type aclrtUnmapMem = unsafe extern "C" fn(virPtr: *mut ::core::ffi::c_void) -> aclError;
-    #[doc = " Lets devices reach a mapped range."]
+    /// Lets devices reach a mapped range.
+    /// Since torch_npu 2.9.
     pub type aclrtMemSetAccess = unsafe extern "C" fn(
         virPtr: *mut ::core::ffi::c_void,
         size: usize,
         desc: *mut aclrtMemAccessDesc,
         count: usize,
     ) -> aclError;
-    #[doc = " Multiple of bytes that sizes must have, typically 2 MiB."]
+    /// Multiple of bytes that sizes must have, typically 2 MiB.
+    /// Since CANN 8.0.
     pub type aclrtMemGetAllocationGranularity = unsafe extern "C" fn(
         prop: *mut aclrtPhysicalMemProp,
         option: aclrtMemGranularityOptions,
         granularity: *mut usize,
     ) -> aclError;
-    #[doc = " A 64-bit handle of physical memory for other processes."]
+    /// A 64-bit handle of physical memory for other processes.
+    /// Since CANN 8.0.
     pub type aclrtMemExportToShareableHandle = unsafe extern "C" fn(
         handle: aclrtDrvMemHandle,
         handleType: aclrtMemHandleType,
         flags: u64,
         shareableHandle: *mut u64,
     ) -> aclError;
-    #[doc = " Opens such a handle."]
+    /// Opens such a handle.
+    /// Since CANN 8.0.
     pub type aclrtMemImportFromShareableHandle = unsafe extern "C" fn(
         shareableHandle: u64,
         deviceId: i32,
         handle: *mut aclrtDrvMemHandle,
     ) -> aclError;
-    #[doc = " Names the processes that may open it."]
+    /// Names the processes that may open it.
+    /// Since CANN 8.0.
     pub type aclrtMemSetPidToShareableHandle =
         unsafe extern "C" fn(shareableHandle: u64, pid: *mut i32, pidNum: usize) -> aclError;
-    #[doc = " A key of a device range for other processes; `len` is 65 bytes."]
+    /// A key of a device range for other processes; `len` is 65 bytes.
+    /// Since torch_npu 2.9.
     pub type aclrtIpcMemGetExportKey = unsafe extern "C" fn(
         devPtr: *mut ::core::ffi::c_void,
         size: usize,
@@ -2295,462 +2400,592 @@ pub mod prototype {
         len: usize,
         flags: u64,
     ) -> aclError;
-    #[doc = " Maps the range behind a key."]
+    /// Maps the range behind a key.
+    /// Since torch_npu 2.9.
     pub type aclrtIpcMemImportByKey = unsafe extern "C" fn(
         devPtr: *mut *mut ::core::ffi::c_void,
         key: *const ::core::ffi::c_char,
         flags: u64,
     ) -> aclError;
-    #[doc = " Names the processes that may import."]
+    /// Names the processes that may import.
+    /// Since torch_npu 2.9.
     pub type aclrtIpcMemSetImportPid = unsafe extern "C" fn(
         key: *const ::core::ffi::c_char,
         pid: *mut i32,
         num: usize,
     ) -> aclError;
-    #[doc = " Ends the sharing."]
+    /// Ends the sharing.
+    /// Since torch_npu 2.9.
     pub type aclrtIpcMemClose = unsafe extern "C" fn(key: *const ::core::ffi::c_char) -> aclError;
-    #[doc = " Starts the library. `configPath` is NULL or a JSON file. A repeated call counts up and"]
-    #[doc = " returns 100002, which is harmless."]
+    /// Starts the library. `configPath` is NULL or a JSON file. A repeated call counts up and
+    /// returns 100002, which is harmless.
+    /// Since CANN 8.0.
     pub type aclInit = unsafe extern "C" fn(configPath: *const ::core::ffi::c_char) -> aclError;
-    #[doc = " Ends the library, whatever the count; a second call returns 100037."]
+    /// Ends the library, whatever the count; a second call returns 100037.
+    /// Since CANN 8.0.
     pub type aclFinalize = unsafe extern "C" fn() -> aclError;
-    #[doc = " Counts down once and reports the new count; 100037 when it is already 0."]
+    /// Counts down once and reports the new count; 100037 when it is already 0.
+    /// Since torch_npu 2.9.
     pub type aclFinalizeReference = unsafe extern "C" fn(refCount: *mut u64) -> aclError;
-    #[doc = " Runs `cbFunc` when aclInit does."]
+    /// Runs `cbFunc` when aclInit does.
+    /// Since torch_npu 2.9.
     pub type aclInitCallbackRegister = unsafe extern "C" fn(
         type_: aclRegisterCallbackType,
         cbFunc: aclInitCallbackFunc,
         userData: *mut ::core::ffi::c_void,
     ) -> aclError;
-    #[doc = " Name of the chip, for example \"Ascend910_9382\"; NULL on failure. The text belongs to the"]
-    #[doc = " library."]
+    /// Name of the chip, for example "Ascend910_9382"; NULL on failure. The text belongs to the
+    /// library.
+    /// Since CANN 8.0.
     pub type aclrtGetSocName = unsafe extern "C" fn() -> *const ::core::ffi::c_char;
-    #[doc = " Version of the ACL interface, for example 1, 17, 0."]
+    /// Version of the ACL interface, for example 1, 17, 0.
+    /// Since CANN 8.0.
     pub type aclrtGetVersion = unsafe extern "C" fn(
         majorVersion: *mut i32,
         minorVersion: *mut i32,
         patchVersion: *mut i32,
     ) -> aclError;
-    #[doc = " Version of an installed package. aclsysGetVersionStr replaces it."]
+    /// Version of an installed package. aclsysGetVersionStr replaces it.
+    /// Since torch_npu 2.9.
     pub type aclsysGetCANNVersion = unsafe extern "C" fn(
         name: aclCANNPackageName,
         version: *mut aclCANNPackageVersion,
     ) -> aclError;
-    #[doc = " Version text of the package into a buffer of ACL_PKG_VERSION_MAX_SIZE bytes."]
+    /// Version text of the package into a buffer of ACL_PKG_VERSION_MAX_SIZE bytes.
+    /// Since torch_npu 2.9.
     pub type aclsysGetVersionStr = unsafe extern "C" fn(
         pkgName: *mut ::core::ffi::c_char,
         versionStr: *mut ::core::ffi::c_char,
     ) -> aclError;
-    #[doc = " Version as major \\* 10000000 + minor \\* 100000 + patch \\* 1000."]
+    /// Version as major \* 10000000 + minor \* 100000 + patch \* 1000.
+    /// Since torch_npu 2.9.
     pub type aclsysGetVersionNum =
         unsafe extern "C" fn(pkgName: *mut ::core::ffi::c_char, versionNum: *mut i32) -> aclError;
-    #[doc = " 1 when programs built for `socVersion` run on this chip."]
+    /// 1 when programs built for `socVersion` run on this chip.
+    /// Since torch_npu 2.9.
     pub type aclrtCheckArchCompatibility = unsafe extern "C" fn(
         socVersion: *const ::core::ffi::c_char,
         canCompatible: *mut i32,
     ) -> aclError;
-    #[doc = " The thread's last error; stays set."]
+    /// The thread's last error; stays set.
+    /// Since torch_npu 2.9.
     pub type aclrtPeekAtLastError = unsafe extern "C" fn(level: aclrtLastErrLevel) -> aclError;
-    #[doc = " The thread's last error; reading clears it."]
+    /// The thread's last error; reading clears it.
+    /// Since torch_npu 2.9.
     pub type aclrtGetLastError = unsafe extern "C" fn(level: aclrtLastErrLevel) -> aclError;
-    #[doc = " Number of visible devices; ASCEND_RT_VISIBLE_DEVICES selects them."]
+    /// Number of visible devices; ASCEND_RT_VISIBLE_DEVICES selects them.
+    /// Since CANN 8.0.
     pub type aclrtGetDeviceCount = unsafe extern "C" fn(count: *mut u32) -> aclError;
-    #[doc = " Makes a device current for this thread and counts one more user in the process. Out of range:"]
-    #[doc = " 107001."]
+    /// Makes a device current for this thread and counts one more user in the process. Out of range:
+    /// 107001.
+    /// Since CANN 8.0.
     pub type aclrtSetDevice = unsafe extern "C" fn(deviceId: i32) -> aclError;
-    #[doc = " Counts one user less. At zero it waits for queued work and frees the default context with its"]
-    #[doc = " streams."]
+    /// Counts one user less. At zero it waits for queued work and frees the default context with its
+    /// streams.
+    /// Since CANN 8.0.
     pub type aclrtResetDevice = unsafe extern "C" fn(deviceId: i32) -> aclError;
-    #[doc = " Frees the device's resources in this process whatever the count."]
+    /// Frees the device's resources in this process whatever the count.
+    /// Since torch_npu 2.9.
     pub type aclrtResetDeviceForce = unsafe extern "C" fn(deviceId: i32) -> aclError;
-    #[doc = " The thread's current device; 107002 when it has none."]
+    /// The thread's current device; 107002 when it has none.
+    /// Since CANN 8.0.
     pub type aclrtGetDevice = unsafe extern "C" fn(deviceId: *mut i32) -> aclError;
-    #[doc = " ACL_HOST in a server, ACL_DEVICE on the card itself."]
+    /// ACL_HOST in a server, ACL_DEVICE on the card itself.
+    /// Since CANN 8.0.
     pub type aclrtGetRunMode = unsafe extern "C" fn(runMode: *mut aclrtRunMode) -> aclError;
-    #[doc = " Waits for all work of the current device."]
+    /// Waits for all work of the current device.
+    /// Since CANN 8.0.
     pub type aclrtSynchronizeDevice = unsafe extern "C" fn() -> aclError;
-    #[doc = " The same, at most `timeout` ms; -1 waits for ever. Expiry: 507046."]
+    /// The same, at most `timeout` ms; -1 waits for ever. Expiry: 507046.
+    /// Since torch_npu 2.9.
     pub type aclrtSynchronizeDeviceWithTimeout = unsafe extern "C" fn(timeout: i32) -> aclError;
-    #[doc = " Drops the work queued on the device. Later submissions return 107022. `timeout` in ms."]
+    /// Drops the work queued on the device. Later submissions return 107022. `timeout` in ms.
+    /// Since CANN 8.0.
     pub type aclrtDeviceTaskAbort = unsafe extern "C" fn(deviceId: i32, timeout: u32) -> aclError;
-    #[doc = " 1 when `deviceId` can reach the memory of another device, else 0."]
+    /// 1 when `deviceId` can reach the memory of another device, else 0.
+    /// Since CANN 8.0.
     pub type aclrtDeviceCanAccessPeer =
         unsafe extern "C" fn(canAccessPeer: *mut i32, deviceId: i32, peerDeviceId: i32) -> aclError;
-    #[doc = " Lets the current device reach a peer's memory, one direction. `flags` is 0."]
+    /// Lets the current device reach a peer's memory, one direction. `flags` is 0.
+    /// Since CANN 8.0.
     pub type aclrtDeviceEnablePeerAccess =
         unsafe extern "C" fn(peerDeviceId: i32, flags: u32) -> aclError;
-    #[doc = " Takes that access back."]
+    /// Takes that access back.
+    /// Since CANN 8.0.
     pub type aclrtDeviceDisablePeerAccess = unsafe extern "C" fn(peerDeviceId: i32) -> aclError;
-    #[doc = " 1 when the access is on."]
+    /// 1 when the access is on.
+    /// Since torch_npu 2.9.
     pub type aclrtDevicePeerAccessStatus =
         unsafe extern "C" fn(deviceId: i32, peerDeviceId: i32, status: *mut i32) -> aclError;
-    #[doc = " One property of a device."]
+    /// One property of a device.
+    /// Since torch_npu 2.9.
     pub type aclrtGetDeviceInfo =
         unsafe extern "C" fn(deviceId: u32, attr: aclrtDevAttr, value: *mut i64) -> aclError;
-    #[doc = " Whether a device has a feature: ACL_DEV_FEATURE_SUPPORT or ACL_DEV_FEATURE_NOT_SUPPORT."]
+    /// Whether a device has a feature: ACL_DEV_FEATURE_SUPPORT or ACL_DEV_FEATURE_NOT_SUPPORT.
+    /// Since torch_npu 2.9.
     pub type aclrtGetDeviceCapability = unsafe extern "C" fn(
         deviceId: i32,
         devFeatureType: aclrtDevFeatureType,
         value: *mut i32,
     ) -> aclError;
-    #[doc = " Load of the device's cores in percent."]
+    /// Load of the device's cores in percent.
+    /// Since CANN 8.0.
     pub type aclrtGetDeviceUtilizationRate =
         unsafe extern "C" fn(deviceId: i32, utilizationInfo: *mut aclrtUtilizationInfo) -> aclError;
-    #[doc = " How float operations overflow, for streams created later."]
+    /// How float operations overflow, for streams created later.
+    /// Since CANN 8.0.
     pub type aclrtSetDeviceSatMode = unsafe extern "C" fn(mode: aclrtFloatOverflowMode) -> aclError;
-    #[doc = " The current overflow mode."]
+    /// The current overflow mode.
+    /// Since CANN 8.0.
     pub type aclrtGetDeviceSatMode =
         unsafe extern "C" fn(mode: *mut aclrtFloatOverflowMode) -> aclError;
-    #[doc = " This process's id outside containers, as IPC calls need it."]
+    /// This process's id outside containers, as IPC calls need it.
+    /// Since CANN 8.0.
     pub type aclrtDeviceGetBareTgid = unsafe extern "C" fn(pid: *mut i32) -> aclError;
-    #[doc = " Unique id of the device, 16 bytes."]
+    /// Unique id of the device, 16 bytes.
+    /// Since torch_npu 2.9.
     pub type aclrtDeviceGetUuid =
         unsafe extern "C" fn(deviceId: i32, uuid: *mut aclrtUuid) -> aclError;
-    #[doc = " Translates a device number of this process into the driver's."]
+    /// Translates a device number of this process into the driver's.
+    /// Since torch_npu 2.9.
     pub type aclrtGetLogicDevIdByUserDevId =
         unsafe extern "C" fn(userDevid: i32, logicDevId: *mut i32) -> aclError;
-    #[doc = " Whether the device's default context is active. `flags` is NULL."]
+    /// Whether the device's default context is active. `flags` is NULL.
+    /// Since torch_npu 2.9.
     pub type aclrtGetPrimaryCtxState =
         unsafe extern "C" fn(deviceId: i32, flags: *mut u32, active: *mut i32) -> aclError;
-    #[doc = " Calls back when a device is set or reset; NULL as callback removes it."]
+    /// Calls back when a device is set or reset; NULL as callback removes it.
+    /// Since torch_npu 2.9.
     pub type aclrtRegDeviceStateCallback = unsafe extern "C" fn(
         regName: *const ::core::ffi::c_char,
         callback: aclrtDeviceStateCallback,
         args: *mut ::core::ffi::c_void,
     ) -> aclError;
-    #[doc = " Calls back before and after a task abort."]
+    /// Calls back before and after a task abort.
+    /// Since torch_npu 2.9.
     pub type aclrtSetDeviceTaskAbortCallback = unsafe extern "C" fn(
         regName: *const ::core::ffi::c_char,
         callback: aclrtDeviceTaskAbortCallback,
         args: *mut ::core::ffi::c_void,
     ) -> aclError;
-    #[doc = " Limits the cores that work of this process may use on a device."]
+    /// Limits the cores that work of this process may use on a device.
+    /// Since torch_npu 2.9.
     pub type aclrtSetDeviceResLimit =
         unsafe extern "C" fn(deviceId: i32, type_: aclrtDevResLimitType, value: u32) -> aclError;
-    #[doc = " Reads that limit."]
+    /// Reads that limit.
+    /// Since torch_npu 2.9.
     pub type aclrtGetDeviceResLimit = unsafe extern "C" fn(
         deviceId: i32,
         type_: aclrtDevResLimitType,
         value: *mut u32,
     ) -> aclError;
-    #[doc = " Removes the device's limits."]
+    /// Removes the device's limits.
+    /// Since torch_npu 2.9.
     pub type aclrtResetDeviceResLimit = unsafe extern "C" fn(deviceId: i32) -> aclError;
-    #[doc = " Details of a device's last hardware error."]
+    /// Details of a device's last hardware error.
+    /// Since torch_npu 2.9.
     pub type aclrtGetErrorVerbose =
         unsafe extern "C" fn(deviceId: i32, errorInfo: *mut aclrtErrorInfo) -> aclError;
-    #[doc = " Tries to repair the reported error."]
+    /// Tries to repair the reported error.
+    /// Since torch_npu 2.9.
     pub type aclrtRepairError =
         unsafe extern "C" fn(deviceId: i32, errorInfo: *const aclrtErrorInfo) -> aclError;
-    #[doc = " Memory ranges with uncorrectable errors; `arraySize` entries fit, `retSize` are filled."]
+    /// Memory ranges with uncorrectable errors; `arraySize` entries fit, `retSize` are filled.
+    /// Since CANN 8.0.
     pub type aclrtGetMemUceInfo = unsafe extern "C" fn(
         deviceId: i32,
         memUceInfoArray: *mut aclrtMemUceInfo,
         arraySize: usize,
         retSize: *mut usize,
     ) -> aclError;
-    #[doc = " Repairs the listed ranges."]
+    /// Repairs the listed ranges.
+    /// Since CANN 8.0.
     pub type aclrtMemUceRepair = unsafe extern "C" fn(
         deviceId: i32,
         memUceInfoArray: *mut aclrtMemUceInfo,
         arraySize: usize,
     ) -> aclError;
-    #[doc = " A new context on a device; becomes current for this thread and owns a default stream."]
+    /// A new context on a device; becomes current for this thread and owns a default stream.
+    /// Since CANN 8.0.
     pub type aclrtCreateContext =
         unsafe extern "C" fn(context: *mut aclrtContext, deviceId: i32) -> aclError;
-    #[doc = " Destroys a context made by aclrtCreateContext."]
+    /// Destroys a context made by aclrtCreateContext.
+    /// Since CANN 8.0.
     pub type aclrtDestroyContext = unsafe extern "C" fn(context: aclrtContext) -> aclError;
-    #[doc = " Makes a context, and with it its device, current for this thread."]
+    /// Makes a context, and with it its device, current for this thread.
+    /// Since CANN 8.0.
     pub type aclrtSetCurrentContext = unsafe extern "C" fn(context: aclrtContext) -> aclError;
-    #[doc = " The thread's context; 107002 when it has none."]
+    /// The thread's context; 107002 when it has none.
+    /// Since CANN 8.0.
     pub type aclrtGetCurrentContext = unsafe extern "C" fn(context: *mut aclrtContext) -> aclError;
-    #[doc = " The default stream of the current context."]
+    /// The default stream of the current context.
+    /// Since torch_npu 2.9.
     pub type aclrtCtxGetCurrentDefaultStream =
         unsafe extern "C" fn(stream: *mut aclrtStream) -> aclError;
-    #[doc = " Sets a parameter for the current context."]
+    /// Sets a parameter for the current context.
+    /// Since CANN 8.0.
     pub type aclrtCtxSetSysParamOpt =
         unsafe extern "C" fn(opt: aclSysParamOpt, value: i64) -> aclError;
-    #[doc = " Reads it; 107021 when unset."]
+    /// Reads it; 107021 when unset.
+    /// Since CANN 8.0.
     pub type aclrtCtxGetSysParamOpt =
         unsafe extern "C" fn(opt: aclSysParamOpt, value: *mut i64) -> aclError;
-    #[doc = " Sets a parameter for the process."]
+    /// Sets a parameter for the process.
+    /// Since torch_npu 2.9.
     pub type aclrtSetSysParamOpt =
         unsafe extern "C" fn(opt: aclSysParamOpt, value: i64) -> aclError;
-    #[doc = " Reads it; 107021 when unset."]
+    /// Reads it; 107021 when unset.
+    /// Since torch_npu 2.9.
     pub type aclrtGetSysParamOpt =
         unsafe extern "C" fn(opt: aclSysParamOpt, value: *mut i64) -> aclError;
-    #[doc = " A stream of the current context; 107002 without one."]
+    /// A stream of the current context; 107002 without one.
+    /// Since CANN 8.0.
     pub type aclrtCreateStream = unsafe extern "C" fn(stream: *mut aclrtStream) -> aclError;
-    #[doc = " A stream with a priority (0 highest, 7 lowest) and ACL_STREAM_ flags."]
+    /// A stream with a priority (0 highest, 7 lowest) and ACL_STREAM_ flags.
+    /// Since CANN 8.0.
     pub type aclrtCreateStreamWithConfig =
         unsafe extern "C" fn(stream: *mut aclrtStream, priority: u32, flag: u32) -> aclError;
-    #[doc = " A stream from a configuration handle."]
+    /// A stream from a configuration handle.
+    /// Since CANN 8.0.
     pub type aclrtCreateStreamV2 = unsafe extern "C" fn(
         stream: *mut aclrtStream,
         handle: *const aclrtStreamConfigHandle,
     ) -> aclError;
-    #[doc = " Sets one field of a configuration handle; `valueSize` in bytes."]
+    /// Sets one field of a configuration handle; `valueSize` in bytes.
+    /// Since CANN 8.0.
     pub type aclrtSetStreamConfigOpt = unsafe extern "C" fn(
         handle: *mut aclrtStreamConfigHandle,
         attr: aclrtStreamConfigAttr,
         attrValue: *const ::core::ffi::c_void,
         valueSize: usize,
     ) -> aclError;
-    #[doc = " Waits for the queued work, then destroys the stream. NULL: 100000; while capturing: 107027."]
+    /// Waits for the queued work, then destroys the stream. NULL: 100000; while capturing: 107027.
+    /// Since CANN 8.0.
     pub type aclrtDestroyStream = unsafe extern "C" fn(stream: aclrtStream) -> aclError;
-    #[doc = " Destroys the stream without waiting."]
+    /// Destroys the stream without waiting.
+    /// Since CANN 8.0.
     pub type aclrtDestroyStreamForce = unsafe extern "C" fn(stream: aclrtStream) -> aclError;
-    #[doc = " Waits for the queued work and returns its first error. While capturing: 107027; after an"]
-    #[doc = " abort: 107023."]
+    /// Waits for the queued work and returns its first error. While capturing: 107027; after an
+    /// abort: 107023.
+    /// Since CANN 8.0.
     pub type aclrtSynchronizeStream = unsafe extern "C" fn(stream: aclrtStream) -> aclError;
-    #[doc = " The same, at most `timeout` ms; -1 waits for ever. Expiry: 507046."]
+    /// The same, at most `timeout` ms; -1 waits for ever. Expiry: 507046.
+    /// Since CANN 8.0.
     pub type aclrtSynchronizeStreamWithTimeout =
         unsafe extern "C" fn(stream: aclrtStream, timeout: i32) -> aclError;
-    #[doc = " Whether all queued work is done; returns 0 in both cases."]
+    /// Whether all queued work is done; returns 0 in both cases.
+    /// Since CANN 8.0.
     pub type aclrtStreamQuery =
         unsafe extern "C" fn(stream: aclrtStream, status: *mut aclrtStreamStatus) -> aclError;
-    #[doc = " Kills running and queued work of the stream."]
+    /// Kills running and queued work of the stream.
+    /// Since torch_npu 2.9.
     pub type aclrtStreamAbort = unsafe extern "C" fn(stream: aclrtStream) -> aclError;
-    #[doc = " Stops the stream's execution."]
+    /// Stops the stream's execution.
+    /// Since torch_npu 2.9.
     pub type aclrtStreamStop = unsafe extern "C" fn(stream: aclrtStream) -> aclError;
-    #[doc = " Number of the stream."]
+    /// Number of the stream.
+    /// Since torch_npu 2.9.
     pub type aclrtStreamGetId =
         unsafe extern "C" fn(stream: aclrtStream, streamId: *mut i32) -> aclError;
-    #[doc = " Priority given at creation."]
+    /// Priority given at creation.
+    /// Since torch_npu 2.9.
     pub type aclrtStreamGetPriority =
         unsafe extern "C" fn(stream: aclrtStream, priority: *mut u32) -> aclError;
-    #[doc = " Flags given at creation."]
+    /// Flags given at creation.
+    /// Since torch_npu 2.9.
     pub type aclrtStreamGetFlags =
         unsafe extern "C" fn(stream: aclrtStream, flags: *mut u32) -> aclError;
-    #[doc = " How many further streams the device can hold."]
+    /// How many further streams the device can hold.
+    /// Since torch_npu 2.9.
     pub type aclrtGetStreamAvailableNum = unsafe extern "C" fn(streamCount: *mut u32) -> aclError;
-    #[doc = " ACL_CONTINUE_ON_FAILURE or ACL_STOP_ON_FAILURE; once per stream. After a stop nothing more"]
-    #[doc = " can be queued."]
+    /// ACL_CONTINUE_ON_FAILURE or ACL_STOP_ON_FAILURE; once per stream. After a stop nothing more
+    /// can be queued.
+    /// Since CANN 8.0.
     pub type aclrtSetStreamFailureMode =
         unsafe extern "C" fn(stream: aclrtStream, mode: u64) -> aclError;
-    #[doc = " Sets one attribute; the value's member follows from `stmAttrType`."]
+    /// Sets one attribute; the value's member follows from `stmAttrType`.
+    /// Since torch_npu 2.9.
     pub type aclrtSetStreamAttribute = unsafe extern "C" fn(
         stream: aclrtStream,
         stmAttrType: aclrtStreamAttr,
         value: *mut aclrtStreamAttrValue,
     ) -> aclError;
-    #[doc = " Reads one attribute."]
+    /// Reads one attribute.
+    /// Since torch_npu 2.9.
     pub type aclrtGetStreamAttribute = unsafe extern "C" fn(
         stream: aclrtStream,
         stmAttrType: aclrtStreamAttr,
         value: *mut aclrtStreamAttrValue,
     ) -> aclError;
-    #[doc = " 1 turns overflow detection on, 0 off."]
+    /// 1 turns overflow detection on, 0 off.
+    /// Since CANN 8.0.
     pub type aclrtSetStreamOverflowSwitch =
         unsafe extern "C" fn(stream: aclrtStream, flag: u32) -> aclError;
-    #[doc = " Reads the switch."]
+    /// Reads the switch.
+    /// Since CANN 8.0.
     pub type aclrtGetStreamOverflowSwitch =
         unsafe extern "C" fn(stream: aclrtStream, flag: *mut u32) -> aclError;
-    #[doc = " Limits the cores of one stream."]
+    /// Limits the cores of one stream.
+    /// Since torch_npu 2.9.
     pub type aclrtSetStreamResLimit = unsafe extern "C" fn(
         stream: aclrtStream,
         type_: aclrtDevResLimitType,
         value: u32,
     ) -> aclError;
-    #[doc = " Reads that limit."]
+    /// Reads that limit.
+    /// Since torch_npu 2.9.
     pub type aclrtGetStreamResLimit = unsafe extern "C" fn(
         stream: aclrtStream,
         type_: aclrtDevResLimitType,
         value: *mut u32,
     ) -> aclError;
-    #[doc = " Removes the stream's limits."]
+    /// Removes the stream's limits.
+    /// Since torch_npu 2.9.
     pub type aclrtResetStreamResLimit = unsafe extern "C" fn(stream: aclrtStream) -> aclError;
-    #[doc = " Applies a stream's limits to operators prepared by this thread."]
+    /// Applies a stream's limits to operators prepared by this thread.
+    /// Since torch_npu 2.9.
     pub type aclrtUseStreamResInCurrentThread =
         unsafe extern "C" fn(stream: aclrtStream) -> aclError;
-    #[doc = " Takes them back."]
+    /// Takes them back.
+    /// Since torch_npu 2.9.
     pub type aclrtUnuseStreamResInCurrentThread =
         unsafe extern "C" fn(stream: aclrtStream) -> aclError;
-    #[doc = " The limit in force for this thread."]
+    /// The limit in force for this thread.
+    /// Since torch_npu 2.9.
     pub type aclrtGetResInCurrentThread =
         unsafe extern "C" fn(type_: aclrtDevResLimitType, value: *mut u32) -> aclError;
-    #[doc = " Activates a stream of a model from another one."]
+    /// Activates a stream of a model from another one.
+    /// Since torch_npu 2.9.
     pub type aclrtActiveStream =
         unsafe extern "C" fn(activeStream: aclrtStream, stream: aclrtStream) -> aclError;
-    #[doc = " Calls back after a stream is created and before it is destroyed; NULL as callback removes it."]
+    /// Calls back after a stream is created and before it is destroyed; NULL as callback removes it.
+    /// Since torch_npu 2.9.
     pub type aclrtRegStreamStateCallback = unsafe extern "C" fn(
         regName: *const ::core::ffi::c_char,
         callback: aclrtStreamStateCallback,
         args: *mut ::core::ffi::c_void,
     ) -> aclError;
-    #[doc = " Limit in seconds for event waits queued later; 0 is none."]
+    /// Limit in seconds for event waits queued later; 0 is none.
+    /// Since CANN 8.0.
     pub type aclrtSetOpWaitTimeout = unsafe extern "C" fn(timeout: u32) -> aclError;
-    #[doc = " Limit in seconds for one task."]
+    /// Limit in seconds for one task.
+    /// Since CANN 8.0.
     pub type aclrtSetOpExecuteTimeOut = unsafe extern "C" fn(timeout: u32) -> aclError;
-    #[doc = " Limit in microseconds for one task; reports the value in force."]
+    /// Limit in microseconds for one task; reports the value in force.
+    /// Since torch_npu 2.9.
     pub type aclrtSetOpExecuteTimeOutV2 =
         unsafe extern "C" fn(timeout: u64, actualTimeout: *mut u64) -> aclError;
-    #[doc = " An event that may be recorded again and again."]
+    /// An event that may be recorded again and again.
+    /// Since CANN 8.0.
     pub type aclrtCreateEvent = unsafe extern "C" fn(event: *mut aclrtEvent) -> aclError;
-    #[doc = " An event with ACL_EVENT_ flags. With ACL_EVENT_SYNC it stays set until aclrtResetEvent."]
+    /// An event with ACL_EVENT_ flags. With ACL_EVENT_SYNC it stays set until aclrtResetEvent.
+    /// Since CANN 8.0.
     pub type aclrtCreateEventWithFlag =
         unsafe extern "C" fn(event: *mut aclrtEvent, flag: u32) -> aclError;
-    #[doc = " An event that may be recorded again; a wait binds to the latest record at the time of the"]
-    #[doc = " call, and an event never recorded counts as complete."]
+    /// An event that may be recorded again; a wait binds to the latest record at the time of the
+    /// call, and an event never recorded counts as complete.
+    /// Since CANN 8.0.
     pub type aclrtCreateEventExWithFlag =
         unsafe extern "C" fn(event: *mut aclrtEvent, flag: u32) -> aclError;
-    #[doc = " Frees the event, after pending work on it is done."]
+    /// Frees the event, after pending work on it is done.
+    /// Since CANN 8.0.
     pub type aclrtDestroyEvent = unsafe extern "C" fn(event: aclrtEvent) -> aclError;
-    #[doc = " Queues a record. Event and stream belong to one device, else 107003."]
+    /// Queues a record. Event and stream belong to one device, else 107003.
+    /// Since CANN 8.0.
     pub type aclrtRecordEvent =
         unsafe extern "C" fn(event: aclrtEvent, stream: aclrtStream) -> aclError;
-    #[doc = " The same; ACL_EVENT_RECORD_EXTERNAL lets a captured record be seen outside the capture."]
+    /// The same; ACL_EVENT_RECORD_EXTERNAL lets a captured record be seen outside the capture.
+    /// Since 9.x.
     pub type aclrtRecordEventWithFlag =
         unsafe extern "C" fn(event: aclrtEvent, stream: aclrtStream, flag: u32) -> aclError;
-    #[doc = " Queues a reset of an ACL_EVENT_SYNC event; belongs after the wait."]
+    /// Queues a reset of an ACL_EVENT_SYNC event; belongs after the wait.
+    /// Since CANN 8.0.
     pub type aclrtResetEvent =
         unsafe extern "C" fn(event: aclrtEvent, stream: aclrtStream) -> aclError;
-    #[doc = " Whether the event is complete: ACL_EVENT_STATUS_COMPLETE is 0. aclrtQueryEventStatus replaces"]
-    #[doc = " it."]
+    /// Whether the event is complete: ACL_EVENT_STATUS_COMPLETE is 0. aclrtQueryEventStatus replaces
+    /// it.
+    /// Since CANN 8.0.
     pub type aclrtQueryEvent =
         unsafe extern "C" fn(event: aclrtEvent, status: *mut aclrtEventStatus) -> aclError;
-    #[doc = " Whether the recorded work is done: ACL_EVENT_RECORDED_STATUS_COMPLETE is 1."]
+    /// Whether the recorded work is done: ACL_EVENT_RECORDED_STATUS_COMPLETE is 1.
+    /// Since CANN 8.0.
     pub type aclrtQueryEventStatus =
         unsafe extern "C" fn(event: aclrtEvent, status: *mut aclrtEventRecordedStatus) -> aclError;
-    #[doc = " Whether all queued waits on the event are done: ACL_EVENT_WAIT_STATUS_COMPLETE is 0."]
+    /// Whether all queued waits on the event are done: ACL_EVENT_WAIT_STATUS_COMPLETE is 0.
+    /// Since CANN 8.0.
     pub type aclrtQueryEventWaitStatus =
         unsafe extern "C" fn(event: aclrtEvent, status: *mut aclrtEventWaitStatus) -> aclError;
-    #[doc = " The host waits for the event."]
+    /// The host waits for the event.
+    /// Since CANN 8.0.
     pub type aclrtSynchronizeEvent = unsafe extern "C" fn(event: aclrtEvent) -> aclError;
-    #[doc = " The same, at most `timeout` ms; -1 waits for ever. Expiry: 507047."]
+    /// The same, at most `timeout` ms; -1 waits for ever. Expiry: 507047.
+    /// Since CANN 8.0.
     pub type aclrtSynchronizeEventWithTimeout =
         unsafe extern "C" fn(event: aclrtEvent, timeout: i32) -> aclError;
-    #[doc = " Work queued later on the stream waits for the event."]
+    /// Work queued later on the stream waits for the event.
+    /// Since CANN 8.0.
     pub type aclrtStreamWaitEvent =
         unsafe extern "C" fn(stream: aclrtStream, event: aclrtEvent) -> aclError;
-    #[doc = " The same, at most `timeout` seconds; 0 waits for ever."]
+    /// The same, at most `timeout` seconds; 0 waits for ever.
+    /// Since torch_npu 2.9.
     pub type aclrtStreamWaitEventWithTimeout =
         unsafe extern "C" fn(stream: aclrtStream, event: aclrtEvent, timeout: i32) -> aclError;
-    #[doc = " The same; ACL_EVENT_WAIT_EXTERNAL waits for an event outside the capture (`timeout` 0)."]
+    /// The same; ACL_EVENT_WAIT_EXTERNAL waits for an event outside the capture (`timeout` 0).
+    /// Since 9.x.
     pub type aclrtStreamWaitEventWithFlag = unsafe extern "C" fn(
         stream: aclrtStream,
         event: aclrtEvent,
         timeout: u32,
         flag: u32,
     ) -> aclError;
-    #[doc = " Milliseconds between two completed events. Not complete: 507006; no time stamp: 107006; wrong"]
-    #[doc = " order: 107007."]
+    /// Milliseconds between two completed events. Not complete: 507006; no time stamp: 107006; wrong
+    /// order: 107007.
+    /// Since CANN 8.0.
     pub type aclrtEventElapsedTime = unsafe extern "C" fn(
         ms: *mut f32,
         startEvent: aclrtEvent,
         endEvent: aclrtEvent,
     ) -> aclError;
-    #[doc = " Time of the record in microseconds since boot."]
+    /// Time of the record in microseconds since boot.
+    /// Since torch_npu 2.9.
     pub type aclrtEventGetTimestamp =
         unsafe extern "C" fn(event: aclrtEvent, timestamp: *mut u64) -> aclError;
-    #[doc = " A handle of an ACL_EVENT_IPC event for other processes."]
+    /// A handle of an ACL_EVENT_IPC event for other processes.
+    /// Since torch_npu 2.9.
     pub type aclrtIpcGetEventHandle =
         unsafe extern "C" fn(event: aclrtEvent, handle: *mut aclrtIpcEventHandle) -> aclError;
-    #[doc = " Opens such a handle, which is passed by value."]
+    /// Opens such a handle, which is passed by value.
+    /// Since torch_npu 2.9.
     pub type aclrtIpcOpenEventHandle =
         unsafe extern "C" fn(handle: aclrtIpcEventHandle, event: *mut aclrtEvent) -> aclError;
-    #[doc = " Names the thread (its pthread_self) that runs the stream's callbacks; a second subscription"]
-    #[doc = " fails."]
+    /// Names the thread (its pthread_self) that runs the stream's callbacks; a second subscription
+    /// fails.
+    /// Since CANN 8.0.
     pub type aclrtSubscribeReport =
         unsafe extern "C" fn(threadId: u64, stream: aclrtStream) -> aclError;
-    #[doc = " Ends that."]
+    /// Ends that.
+    /// Since CANN 8.0.
     pub type aclrtUnSubscribeReport =
         unsafe extern "C" fn(threadId: u64, stream: aclrtStream) -> aclError;
-    #[doc = " Queues `fn(userData)`; it runs inside aclrtProcessReport of the subscribed thread."]
+    /// Queues `fn(userData)`; it runs inside aclrtProcessReport of the subscribed thread.
+    /// Since CANN 8.0.
     pub type aclrtLaunchCallback = unsafe extern "C" fn(
         fn_: aclrtCallback,
         userData: *mut ::core::ffi::c_void,
         blockType: aclrtCallbackBlockType,
         stream: aclrtStream,
     ) -> aclError;
-    #[doc = " Runs one pending callback, waiting at most `timeout` ms; -1 waits for ever."]
+    /// Runs one pending callback, waiting at most `timeout` ms; -1 waits for ever.
+    /// Since CANN 8.0.
     pub type aclrtProcessReport = unsafe extern "C" fn(timeout: i32) -> aclError;
-    #[doc = " Queues `fn(args)`, run by a thread of the library while the stream waits. It must not call"]
-    #[doc = " ACL."]
+    /// Queues `fn(args)`, run by a thread of the library while the stream waits. It must not call
+    /// ACL.
+    /// Since torch_npu 2.9.
     pub type aclrtLaunchHostFunc = unsafe extern "C" fn(
         stream: aclrtStream,
         fn_: aclrtHostFunc,
         args: *mut ::core::ffi::c_void,
     ) -> aclError;
-    #[doc = " Calls back when a task fails."]
+    /// Calls back when a task fails.
+    /// Since CANN 8.0.
     pub type aclrtSetExceptionInfoCallback =
         unsafe extern "C" fn(callback: aclrtExceptionInfoCallback) -> aclError;
-    #[doc = " Number of the failed task."]
+    /// Number of the failed task.
+    /// Since CANN 8.0.
     pub type aclrtGetTaskIdFromExceptionInfo =
         unsafe extern "C" fn(info: *const aclrtExceptionInfo) -> u32;
-    #[doc = " A one-shot signal of the current device."]
+    /// A one-shot signal of the current device.
+    /// Since torch_npu 2.9.
     pub type aclrtCreateNotify =
         unsafe extern "C" fn(notify: *mut aclrtNotify, flag: u64) -> aclError;
-    #[doc = " Frees a notify."]
+    /// Frees a notify.
+    /// Since torch_npu 2.9.
     pub type aclrtDestroyNotify = unsafe extern "C" fn(notify: aclrtNotify) -> aclError;
-    #[doc = " Queues setting the notify."]
+    /// Queues setting the notify.
+    /// Since torch_npu 2.9.
     pub type aclrtRecordNotify =
         unsafe extern "C" fn(notify: aclrtNotify, stream: aclrtStream) -> aclError;
-    #[doc = " Queues a wait that clears the notify again, at most `timeout` ms."]
+    /// Queues a wait that clears the notify again, at most `timeout` ms.
+    /// Since torch_npu 2.9.
     pub type aclrtWaitAndResetNotify =
         unsafe extern "C" fn(notify: aclrtNotify, stream: aclrtStream, timeout: u32) -> aclError;
-    #[doc = " A key of the notify for other processes."]
+    /// A key of the notify for other processes.
+    /// Since torch_npu 2.9.
     pub type aclrtNotifyGetExportKey = unsafe extern "C" fn(
         notify: aclrtNotify,
         key: *mut ::core::ffi::c_char,
         len: usize,
         flags: u64,
     ) -> aclError;
-    #[doc = " Opens such a key."]
+    /// Opens such a key.
+    /// Since torch_npu 2.9.
     pub type aclrtNotifyImportByKey = unsafe extern "C" fn(
         notify: *mut aclrtNotify,
         key: *const ::core::ffi::c_char,
         flags: u64,
     ) -> aclError;
-    #[doc = " A jump target."]
+    /// A jump target.
+    /// Since torch_npu 2.9.
     pub type aclrtCreateLabel = unsafe extern "C" fn(label: *mut aclrtLabel) -> aclError;
-    #[doc = " Frees a label."]
+    /// Frees a label.
+    /// Since torch_npu 2.9.
     pub type aclrtDestroyLabel = unsafe extern "C" fn(label: aclrtLabel) -> aclError;
-    #[doc = " Places the label in the stream."]
+    /// Places the label in the stream.
+    /// Since torch_npu 2.9.
     pub type aclrtSetLabel =
         unsafe extern "C" fn(label: aclrtLabel, stream: aclrtStream) -> aclError;
-    #[doc = " A list of `num` labels to choose from."]
+    /// A list of `num` labels to choose from.
+    /// Since torch_npu 2.9.
     pub type aclrtCreateLabelList = unsafe extern "C" fn(
         labels: *mut aclrtLabel,
         num: usize,
         labelList: *mut aclrtLabelList,
     ) -> aclError;
-    #[doc = " Frees a list."]
+    /// Frees a list.
+    /// Since torch_npu 2.9.
     pub type aclrtDestroyLabelList = unsafe extern "C" fn(labelList: aclrtLabelList) -> aclError;
-    #[doc = " Queues a jump to the label whose index stands at device address `ptr`."]
+    /// Queues a jump to the label whose index stands at device address `ptr`.
+    /// Since torch_npu 2.9.
     pub type aclrtSwitchLabelByIndex = unsafe extern "C" fn(
         ptr: *mut ::core::ffi::c_void,
         maxValue: u32,
         labelList: aclrtLabelList,
         stream: aclrtStream,
     ) -> aclError;
-    #[doc = " Loads a kernel binary from a file."]
+    /// Loads a kernel binary from a file.
+    /// Since torch_npu 2.9.
     pub type aclrtBinaryLoadFromFile = unsafe extern "C" fn(
         binPath: *const ::core::ffi::c_char,
         options: *mut aclrtBinaryLoadOptions,
         binHandle: *mut aclrtBinHandle,
     ) -> aclError;
-    #[doc = " Loads a kernel binary from `length` bytes."]
+    /// Loads a kernel binary from `length` bytes.
+    /// Since torch_npu 2.9.
     pub type aclrtBinaryLoadFromData = unsafe extern "C" fn(
         data: *const ::core::ffi::c_void,
         length: usize,
         options: *const aclrtBinaryLoadOptions,
         binHandle: *mut aclrtBinHandle,
     ) -> aclError;
-    #[doc = " Finds a kernel by name."]
+    /// Finds a kernel by name.
+    /// Since CANN 8.0.
     pub type aclrtBinaryGetFunction = unsafe extern "C" fn(
         binHandle: aclrtBinHandle,
         kernelName: *const ::core::ffi::c_char,
         funcHandle: *mut aclrtFuncHandle,
     ) -> aclError;
-    #[doc = " Unloads a binary."]
+    /// Unloads a binary.
+    /// Since CANN 8.0.
     pub type aclrtBinaryUnLoad = unsafe extern "C" fn(binHandle: aclrtBinHandle) -> aclError;
-    #[doc = " Device addresses of a kernel's cube and vector parts."]
+    /// Device addresses of a kernel's cube and vector parts.
+    /// Since torch_npu 2.9.
     pub type aclrtGetFunctionAddr = unsafe extern "C" fn(
         funcHandle: aclrtFuncHandle,
         aicAddr: *mut *mut ::core::ffi::c_void,
         aivAddr: *mut *mut ::core::ffi::c_void,
     ) -> aclError;
-    #[doc = " Queues a kernel on `numBlocks` cores with a block of arguments of `argsSize` bytes."]
+    /// Queues a kernel on `numBlocks` cores with a block of arguments of `argsSize` bytes.
+    /// Since CANN 8.0.
     pub type aclrtLaunchKernel = unsafe extern "C" fn(
         funcHandle: aclrtFuncHandle,
         numBlocks: u32,
@@ -2758,7 +2993,8 @@ pub mod prototype {
         argsSize: usize,
         stream: aclrtStream,
     ) -> aclError;
-    #[doc = " The same with launch attributes."]
+    /// The same with launch attributes.
+    /// Since torch_npu 2.9.
     pub type aclrtLaunchKernelV2 = unsafe extern "C" fn(
         funcHandle: aclrtFuncHandle,
         numBlocks: u32,
@@ -2767,7 +3003,8 @@ pub mod prototype {
         cfg: *mut aclrtLaunchKernelCfg,
         stream: aclrtStream,
     ) -> aclError;
-    #[doc = " The same with an argument handle."]
+    /// The same with an argument handle.
+    /// Since torch_npu 2.9.
     pub type aclrtLaunchKernelWithConfig = unsafe extern "C" fn(
         funcHandle: aclrtFuncHandle,
         numBlocks: u32,
@@ -2776,7 +3013,8 @@ pub mod prototype {
         argsHandle: aclrtArgsHandle,
         reserve: *mut ::core::ffi::c_void,
     ) -> aclError;
-    #[doc = " The same with arguments in host memory."]
+    /// The same with arguments in host memory.
+    /// Since torch_npu 2.9.
     pub type aclrtLaunchKernelWithHostArgs = unsafe extern "C" fn(
         funcHandle: aclrtFuncHandle,
         numBlocks: u32,
@@ -2787,98 +3025,118 @@ pub mod prototype {
         placeHolderArray: *mut aclrtPlaceHolderInfo,
         placeHolderNum: usize,
     ) -> aclError;
-    #[doc = " An argument handle for a kernel."]
+    /// An argument handle for a kernel.
+    /// Since torch_npu 2.9.
     pub type aclrtKernelArgsInit = unsafe extern "C" fn(
         funcHandle: aclrtFuncHandle,
         argsHandle: *mut aclrtArgsHandle,
     ) -> aclError;
-    #[doc = " Appends `paramSize` bytes."]
+    /// Appends `paramSize` bytes.
+    /// Since torch_npu 2.9.
     pub type aclrtKernelArgsAppend = unsafe extern "C" fn(
         argsHandle: aclrtArgsHandle,
         param: *mut ::core::ffi::c_void,
         paramSize: usize,
         paramHandle: *mut aclrtParamHandle,
     ) -> aclError;
-    #[doc = " Ends the argument list."]
+    /// Ends the argument list.
+    /// Since torch_npu 2.9.
     pub type aclrtKernelArgsFinalize =
         unsafe extern "C" fn(argsHandle: aclrtArgsHandle) -> aclError;
-    #[doc = " Queues filling device memory with random numbers."]
+    /// Queues filling device memory with random numbers.
+    /// Since torch_npu 2.9.
     pub type aclrtRandomNumAsync = unsafe extern "C" fn(
         taskInfo: *const aclrtRandomNumTaskInfo,
         stream: aclrtStream,
         reserve: *mut ::core::ffi::c_void,
     ) -> aclError;
-    #[doc = " Queues writing the overflow flags to device memory."]
+    /// Queues writing the overflow flags to device memory.
+    /// Since CANN 8.0.
     pub type aclrtGetOverflowStatus = unsafe extern "C" fn(
         outputAddr: *mut ::core::ffi::c_void,
         outputSize: usize,
         stream: aclrtStream,
     ) -> aclError;
-    #[doc = " Queues clearing the overflow flags."]
+    /// Queues clearing the overflow flags.
+    /// Since CANN 8.0.
     pub type aclrtResetOverflowStatus = unsafe extern "C" fn(stream: aclrtStream) -> aclError;
-    #[doc = " Opens the dump service; after aclInit."]
+    /// Opens the dump service; after aclInit.
+    /// Since CANN 8.0.
     pub type aclmdlInitDump = unsafe extern "C" fn() -> aclError;
-    #[doc = " Starts dumping as the JSON file at `dumpCfgPath` says."]
+    /// Starts dumping as the JSON file at `dumpCfgPath` says.
+    /// Since CANN 8.0.
     pub type aclmdlSetDump =
         unsafe extern "C" fn(dumpCfgPath: *const ::core::ffi::c_char) -> aclError;
-    #[doc = " Closes the dump service."]
+    /// Closes the dump service.
+    /// Since CANN 8.0.
     pub type aclmdlFinalizeDump = unsafe extern "C" fn() -> aclError;
-    #[doc = " An empty attribute list."]
+    /// An empty attribute list.
+    /// Since CANN 8.0.
     pub type aclopCreateAttr = unsafe extern "C" fn() -> *mut aclopAttr;
-    #[doc = " Frees an attribute list."]
+    /// Frees an attribute list.
+    /// Since CANN 8.0.
     pub type aclopDestroyAttr = unsafe extern "C" fn(attr: *const aclopAttr);
-    #[doc = " Sets a boolean attribute (0 or 1)."]
+    /// Sets a boolean attribute (0 or 1).
+    /// Since CANN 8.0.
     pub type aclopSetAttrBool = unsafe extern "C" fn(
         attr: *mut aclopAttr,
         attrName: *const ::core::ffi::c_char,
         attrValue: u8,
     ) -> aclError;
-    #[doc = " Sets an element-type attribute."]
+    /// Sets an element-type attribute.
+    /// Since CANN 8.0.
     pub type aclopSetAttrDataType = unsafe extern "C" fn(
         attr: *mut aclopAttr,
         attrName: *const ::core::ffi::c_char,
         attrValue: aclDataType,
     ) -> aclError;
-    #[doc = " Sets a float attribute."]
+    /// Sets a float attribute.
+    /// Since CANN 8.0.
     pub type aclopSetAttrFloat = unsafe extern "C" fn(
         attr: *mut aclopAttr,
         attrName: *const ::core::ffi::c_char,
         attrValue: f32,
     ) -> aclError;
-    #[doc = " Sets an integer attribute."]
+    /// Sets an integer attribute.
+    /// Since CANN 8.0.
     pub type aclopSetAttrInt = unsafe extern "C" fn(
         attr: *mut aclopAttr,
         attrName: *const ::core::ffi::c_char,
         attrValue: i64,
     ) -> aclError;
-    #[doc = " Sets a text attribute."]
+    /// Sets a text attribute.
+    /// Since CANN 8.0.
     pub type aclopSetAttrString = unsafe extern "C" fn(
         attr: *mut aclopAttr,
         attrName: *const ::core::ffi::c_char,
         attrValue: *const ::core::ffi::c_char,
     ) -> aclError;
-    #[doc = " Sets a list of booleans."]
+    /// Sets a list of booleans.
+    /// Since CANN 8.0.
     pub type aclopSetAttrListBool = unsafe extern "C" fn(
         attr: *mut aclopAttr,
         attrName: *const ::core::ffi::c_char,
         numValues: ::core::ffi::c_int,
         values: *const u8,
     ) -> aclError;
-    #[doc = " Sets a list of floats."]
+    /// Sets a list of floats.
+    /// Since CANN 8.0.
     pub type aclopSetAttrListFloat = unsafe extern "C" fn(
         attr: *mut aclopAttr,
         attrName: *const ::core::ffi::c_char,
         numValues: ::core::ffi::c_int,
         values: *const f32,
     ) -> aclError;
-    #[doc = " Sets a list of integers."]
+    /// Sets a list of integers.
+    /// Since CANN 8.0.
     pub type aclopSetAttrListInt = unsafe extern "C" fn(
         attr: *mut aclopAttr,
         attrName: *const ::core::ffi::c_char,
         numValues: ::core::ffi::c_int,
         values: *const i64,
     ) -> aclError;
-    #[doc = " Sets a list of integer lists; `numValues` has one length per list."]
+    /// Sets a list of integer lists; `numValues` has one length per list.
+    /// Since CANN 8.0.
     pub type aclopSetAttrListListInt = unsafe extern "C" fn(
         attr: *mut aclopAttr,
         attrName: *const ::core::ffi::c_char,
@@ -2886,18 +3144,22 @@ pub mod prototype {
         numValues: *const ::core::ffi::c_int,
         values: *const *const i64,
     ) -> aclError;
-    #[doc = " Sets a compiler option to a text value."]
+    /// Sets a compiler option to a text value.
+    /// Since CANN 8.0.
     pub type aclSetCompileopt =
         unsafe extern "C" fn(opt: aclCompileOpt, value: *const ::core::ffi::c_char) -> aclError;
-    #[doc = " Copies an option's text, terminator included, into `length` bytes."]
+    /// Copies an option's text, terminator included, into `length` bytes.
+    /// Since CANN 8.0.
     pub type aclGetCompileopt = unsafe extern "C" fn(
         opt: aclCompileOpt,
         value: *mut ::core::ffi::c_char,
         length: usize,
     ) -> aclError;
-    #[doc = " Bytes that aclGetCompileopt needs, terminator included."]
+    /// Bytes that aclGetCompileopt needs, terminator included.
+    /// Since CANN 8.0.
     pub type aclGetCompileoptSize = unsafe extern "C" fn(opt: aclCompileOpt) -> usize;
-    #[doc = " Compiles the named operator for these descriptions and queues it on the stream."]
+    /// Compiles the named operator for these descriptions and queues it on the stream.
+    /// Since CANN 8.0.
     pub type aclopCompileAndExecute = unsafe extern "C" fn(
         opType: *const ::core::ffi::c_char,
         numInputs: ::core::ffi::c_int,
@@ -2912,7 +3174,8 @@ pub mod prototype {
         opPath: *const ::core::ffi::c_char,
         stream: aclrtStream,
     ) -> aclError;
-    #[doc = " The same, and writes inferred output shapes back."]
+    /// The same, and writes inferred output shapes back.
+    /// Since CANN 8.0.
     pub type aclopCompileAndExecuteV2 = unsafe extern "C" fn(
         opType: *const ::core::ffi::c_char,
         numInputs: ::core::ffi::c_int,
@@ -2927,21 +3190,21 @@ pub mod prototype {
         opPath: *const ::core::ffi::c_char,
         stream: aclrtStream,
     ) -> aclError;
-    #[doc = " Results go to the folder `profilerResultPath` of `length` characters."]
+    /// Results go to the folder `profilerResultPath` of `length` characters.
     pub type aclprofInit = unsafe extern "C" fn(
         profilerResultPath: *const ::core::ffi::c_char,
         length: usize,
     ) -> aclError;
-    #[doc = " Ends profiling."]
+    /// Ends profiling.
     pub type aclprofFinalize = unsafe extern "C" fn() -> aclError;
-    #[doc = " Sets a further option before aclprofCreateConfig."]
+    /// Sets a further option before aclprofCreateConfig.
     pub type aclprofSetConfig = unsafe extern "C" fn(
         configType: aclprofConfigType,
         config: *const ::core::ffi::c_char,
         configLength: usize,
     ) -> aclError;
-    #[doc = " What to record, on which devices; `dataTypeConfig` is a set of ACL_PROF_ bits. NULL on bad"]
-    #[doc = " arguments."]
+    /// What to record, on which devices; `dataTypeConfig` is a set of ACL_PROF_ bits. NULL on bad
+    /// arguments.
     pub type aclprofCreateConfig = unsafe extern "C" fn(
         deviceIdList: *mut u32,
         deviceNums: u32,
@@ -2949,65 +3212,75 @@ pub mod prototype {
         aicoreEvents: *const aclprofAicoreEvents,
         dataTypeConfig: u64,
     ) -> *mut aclprofConfig;
-    #[doc = " Frees a configuration."]
+    /// Frees a configuration.
     pub type aclprofDestroyConfig =
         unsafe extern "C" fn(profilerConfig: *const aclprofConfig) -> aclError;
-    #[doc = " Starts recording."]
+    /// Starts recording.
     pub type aclprofStart = unsafe extern "C" fn(profilerConfig: *const aclprofConfig) -> aclError;
-    #[doc = " Stops recording."]
+    /// Stops recording.
     pub type aclprofStop = unsafe extern "C" fn(profilerConfig: *const aclprofConfig) -> aclError;
-    #[doc = " Puts a mark with a text of `msgLen` characters into the record, in stream order."]
+    /// Puts a mark with a text of `msgLen` characters into the record, in stream order.
     pub type aclprofMarkEx = unsafe extern "C" fn(
         msg: *const ::core::ffi::c_char,
         msgLen: usize,
         stream: aclrtStream,
     ) -> aclError;
-    #[doc = " A handle for marking iterations."]
+    /// A handle for marking iterations.
     pub type aclprofCreateStepInfo = unsafe extern "C" fn() -> *mut aclprofStepInfo;
-    #[doc = " Frees a step handle."]
+    /// Frees a step handle.
     pub type aclprofDestroyStepInfo = unsafe extern "C" fn(stepinfo: *mut aclprofStepInfo);
-    #[doc = " Queues a mark for the start or end of an iteration."]
+    /// Queues a mark for the start or end of an iteration.
     pub type aclprofGetStepTimestamp = unsafe extern "C" fn(
         stepInfo: *mut aclprofStepInfo,
         tag: aclprofStepTag,
         stream: aclrtStream,
     ) -> aclError;
-    #[doc = " An empty description; NULL on failure."]
+    /// An empty description; NULL on failure.
+    /// Since CANN 8.0.
     pub type aclrtAllocatorCreateDesc = unsafe extern "C" fn() -> aclrtAllocatorDesc;
-    #[doc = " Frees a description."]
+    /// Frees a description.
+    /// Since CANN 8.0.
     pub type aclrtAllocatorDestroyDesc =
         unsafe extern "C" fn(allocatorDesc: aclrtAllocatorDesc) -> aclError;
-    #[doc = " Sets the object that the functions receive."]
+    /// Sets the object that the functions receive.
+    /// Since CANN 8.0.
     pub type aclrtAllocatorSetObjToDesc = unsafe extern "C" fn(
         allocatorDesc: aclrtAllocatorDesc,
         allocator: aclrtAllocator,
     ) -> aclError;
-    #[doc = " Sets the function that allocates a block."]
+    /// Sets the function that allocates a block.
+    /// Since CANN 8.0.
     pub type aclrtAllocatorSetAllocFuncToDesc = unsafe extern "C" fn(
         allocatorDesc: aclrtAllocatorDesc,
         func: aclrtAllocatorAllocFunc,
     ) -> aclError;
-    #[doc = " Sets the function that frees a block."]
+    /// Sets the function that frees a block.
+    /// Since CANN 8.0.
     pub type aclrtAllocatorSetFreeFuncToDesc = unsafe extern "C" fn(
         allocatorDesc: aclrtAllocatorDesc,
         func: aclrtAllocatorFreeFunc,
     ) -> aclError;
-    #[doc = " Sets the function that allocates at a wished address."]
+    /// Sets the function that allocates at a wished address.
+    /// Since CANN 8.0.
     pub type aclrtAllocatorSetAllocAdviseFuncToDesc = unsafe extern "C" fn(
         allocatorDesc: aclrtAllocatorDesc,
         func: aclrtAllocatorAllocAdviseFunc,
     ) -> aclError;
-    #[doc = " Sets the function that gives a block's device address."]
+    /// Sets the function that gives a block's device address.
+    /// Since CANN 8.0.
     pub type aclrtAllocatorSetGetAddrFromBlockFuncToDesc = unsafe extern "C" fn(
         allocatorDesc: aclrtAllocatorDesc,
         func: aclrtAllocatorGetAddrFromBlockFunc,
     ) -> aclError;
-    #[doc = " Operators on the stream take their workspace from this allocator."]
+    /// Operators on the stream take their workspace from this allocator.
+    /// Since CANN 8.0.
     pub type aclrtAllocatorRegister =
         unsafe extern "C" fn(stream: aclrtStream, allocatorDesc: aclrtAllocatorDesc) -> aclError;
-    #[doc = " Ends that."]
+    /// Ends that.
+    /// Since CANN 8.0.
     pub type aclrtAllocatorUnregister = unsafe extern "C" fn(stream: aclrtStream) -> aclError;
-    #[doc = " The allocator registered for a stream."]
+    /// The allocator registered for a stream.
+    /// Since torch_npu 2.9.
     pub type aclrtAllocatorGetByStream = unsafe extern "C" fn(
         stream: aclrtStream,
         allocatorDesc: *mut aclrtAllocatorDesc,
@@ -3017,8 +3290,8 @@ pub mod prototype {
         allocAdviseFunc: *mut aclrtAllocatorAllocAdviseFunc,
         getAddrFromBlockFunc: *mut aclrtAllocatorGetAddrFromBlockFunc,
     ) -> aclError;
-    #[doc = " A view of device memory. `offset` counts from the start of the storage; `stride` NULL means"]
-    #[doc = " contiguous. NULL on bad arguments."]
+    /// A view of device memory. `offset` counts from the start of the storage; `stride` NULL means
+    /// contiguous. NULL on bad arguments.
     pub type aclCreateTensor = unsafe extern "C" fn(
         viewDims: *const i64,
         viewDimsNum: u64,
@@ -3030,9 +3303,9 @@ pub mod prototype {
         storageDimsNum: u64,
         tensorData: *mut ::core::ffi::c_void,
     ) -> *mut aclTensor;
-    #[doc = " Frees the description, not the memory; NULL is allowed."]
+    /// Frees the description, not the memory; NULL is allowed.
     pub type aclDestroyTensor = unsafe extern "C" fn(tensor: *const aclTensor) -> aclnnStatus;
-    #[doc = " Describes other memory with an existing tensor."]
+    /// Describes other memory with an existing tensor.
     pub type aclInitTensor = unsafe extern "C" fn(
         tensor: *mut aclTensor,
         viewDims: *const i64,
@@ -3045,92 +3318,92 @@ pub mod prototype {
         storageDimsNum: u64,
         tensorDataAddr: *mut ::core::ffi::c_void,
     ) -> aclnnStatus;
-    #[doc = " Copies one value of type `dataType`."]
+    /// Copies one value of type `dataType`.
     pub type aclCreateScalar = unsafe extern "C" fn(
         value: *mut ::core::ffi::c_void,
         dataType: aclDataType,
     ) -> *mut aclScalar;
-    #[doc = " Frees a scalar; NULL is allowed."]
+    /// Frees a scalar; NULL is allowed.
     pub type aclDestroyScalar = unsafe extern "C" fn(scalar: *const aclScalar) -> aclnnStatus;
-    #[doc = " Copies `size` integers."]
+    /// Copies `size` integers.
     pub type aclCreateIntArray =
         unsafe extern "C" fn(value: *const i64, size: u64) -> *mut aclIntArray;
-    #[doc = " Frees an array; NULL is allowed."]
+    /// Frees an array; NULL is allowed.
     pub type aclDestroyIntArray = unsafe extern "C" fn(array: *const aclIntArray) -> aclnnStatus;
-    #[doc = " Copies `size` floats."]
+    /// Copies `size` floats.
     pub type aclCreateFloatArray =
         unsafe extern "C" fn(value: *const f32, size: u64) -> *mut aclFloatArray;
-    #[doc = " Frees an array; NULL is allowed."]
+    /// Frees an array; NULL is allowed.
     pub type aclDestroyFloatArray =
         unsafe extern "C" fn(array: *const aclFloatArray) -> aclnnStatus;
-    #[doc = " Copies `size` booleans."]
+    /// Copies `size` booleans.
     pub type aclCreateBoolArray =
         unsafe extern "C" fn(value: *const bool, size: u64) -> *mut aclBoolArray;
-    #[doc = " Frees an array; NULL is allowed."]
+    /// Frees an array; NULL is allowed.
     pub type aclDestroyBoolArray = unsafe extern "C" fn(array: *const aclBoolArray) -> aclnnStatus;
-    #[doc = " A list that takes over its tensors."]
+    /// A list that takes over its tensors.
     pub type aclCreateTensorList =
         unsafe extern "C" fn(value: *const *const aclTensor, size: u64) -> *mut aclTensorList;
-    #[doc = " Frees a list and its tensors."]
+    /// Frees a list and its tensors.
     pub type aclDestroyTensorList =
         unsafe extern "C" fn(array: *const aclTensorList) -> aclnnStatus;
-    #[doc = " A list that takes over its scalars."]
+    /// A list that takes over its scalars.
     pub type aclCreateScalarList =
         unsafe extern "C" fn(value: *const *const aclScalar, size: u64) -> *mut aclScalarList;
-    #[doc = " Frees a list and its scalars."]
+    /// Frees a list and its scalars.
     pub type aclDestroyScalarList =
         unsafe extern "C" fn(array: *const aclScalarList) -> aclnnStatus;
-    #[doc = " Extents of the view."]
+    /// Extents of the view.
     pub type aclGetViewShape = unsafe extern "C" fn(
         tensor: *const aclTensor,
         viewDims: *mut *mut i64,
         viewDimsNum: *mut u64,
     ) -> aclnnStatus;
-    #[doc = " Strides of the view in elements."]
+    /// Strides of the view in elements.
     pub type aclGetViewStrides = unsafe extern "C" fn(
         tensor: *const aclTensor,
         stridesValue: *mut *mut i64,
         stridesNum: *mut u64,
     ) -> aclnnStatus;
-    #[doc = " First element of the view."]
+    /// First element of the view.
     pub type aclGetViewOffset =
         unsafe extern "C" fn(tensor: *const aclTensor, offset: *mut i64) -> aclnnStatus;
-    #[doc = " Extents of the storage."]
+    /// Extents of the storage.
     pub type aclGetStorageShape = unsafe extern "C" fn(
         tensor: *const aclTensor,
         storageDims: *mut *mut i64,
         storageDimsNum: *mut u64,
     ) -> aclnnStatus;
-    #[doc = " The element type."]
+    /// The element type.
     pub type aclGetDataType =
         unsafe extern "C" fn(tensor: *const aclTensor, dataType: *mut aclDataType) -> aclnnStatus;
-    #[doc = " The layout."]
+    /// The layout.
     pub type aclGetFormat =
         unsafe extern "C" fn(tensor: *const aclTensor, format: *mut aclFormat) -> aclnnStatus;
-    #[doc = " Device address of the storage."]
+    /// Device address of the storage.
     pub type aclGetRawTensorAddr = unsafe extern "C" fn(
         tensor: *const aclTensor,
         addr: *mut *mut ::core::ffi::c_void,
     ) -> aclnnStatus;
-    #[doc = " Sets it."]
+    /// Sets it.
     pub type aclSetRawTensorAddr =
         unsafe extern "C" fn(tensor: *mut aclTensor, addr: *mut ::core::ffi::c_void) -> aclnnStatus;
-    #[doc = " Number of integers."]
+    /// Number of integers.
     pub type aclGetIntArraySize =
         unsafe extern "C" fn(array: *const aclIntArray, size: *mut u64) -> aclnnStatus;
-    #[doc = " Number of floats."]
+    /// Number of floats.
     pub type aclGetFloatArraySize =
         unsafe extern "C" fn(array: *const aclFloatArray, size: *mut u64) -> aclnnStatus;
-    #[doc = " Number of booleans."]
+    /// Number of booleans.
     pub type aclGetBoolArraySize =
         unsafe extern "C" fn(array: *const aclBoolArray, size: *mut u64) -> aclnnStatus;
-    #[doc = " Number of tensors."]
+    /// Number of tensors.
     pub type aclGetTensorListSize =
         unsafe extern "C" fn(tensorList: *const aclTensorList, size: *mut u64) -> aclnnStatus;
-    #[doc = " Number of scalars."]
+    /// Number of scalars.
     pub type aclGetScalarListSize =
         unsafe extern "C" fn(scalarList: *const aclScalarList, size: *mut u64) -> aclnnStatus;
-    #[doc = " Queues a dump of tensors for debugging."]
+    /// Queues a dump of tensors for debugging.
     pub type aclDumpOpTensors = unsafe extern "C" fn(
         opType: *const ::core::ffi::c_char,
         opName: *const ::core::ffi::c_char,
@@ -3139,34 +3412,34 @@ pub mod prototype {
         outputTensorNum: usize,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Keeps the executor after NAME, for further runs; directly after NAMEGetWorkspaceSize."]
+    /// Keeps the executor after NAME, for further runs; directly after NAMEGetWorkspaceSize.
     pub type aclSetAclOpExecutorRepeatable =
         unsafe extern "C" fn(executor: *mut aclOpExecutor) -> aclnnStatus;
-    #[doc = " Frees a repeatable executor."]
+    /// Frees a repeatable executor.
     pub type aclDestroyAclOpExecutor =
         unsafe extern "C" fn(executor: *mut aclOpExecutor) -> aclnnStatus;
-    #[doc = " Points input `index` at other memory."]
+    /// Points input `index` at other memory.
     pub type aclSetInputTensorAddr = unsafe extern "C" fn(
         executor: *mut aclOpExecutor,
         index: usize,
         tensor: *mut aclTensor,
         addr: *mut ::core::ffi::c_void,
     ) -> aclnnStatus;
-    #[doc = " Points output `index` at other memory."]
+    /// Points output `index` at other memory.
     pub type aclSetOutputTensorAddr = unsafe extern "C" fn(
         executor: *mut aclOpExecutor,
         index: usize,
         tensor: *mut aclTensor,
         addr: *mut ::core::ffi::c_void,
     ) -> aclnnStatus;
-    #[doc = " Points argument `index` at other memory."]
+    /// Points argument `index` at other memory.
     pub type aclSetTensorAddr = unsafe extern "C" fn(
         executor: *mut aclOpExecutor,
         index: usize,
         tensor: *mut aclTensor,
         addr: *mut ::core::ffi::c_void,
     ) -> aclnnStatus;
-    #[doc = " Points one tensor of a list input at other memory."]
+    /// Points one tensor of a list input at other memory.
     pub type aclSetDynamicInputTensorAddr = unsafe extern "C" fn(
         executor: *mut aclOpExecutor,
         irIndex: usize,
@@ -3174,7 +3447,7 @@ pub mod prototype {
         tensors: *mut aclTensorList,
         addr: *mut ::core::ffi::c_void,
     ) -> aclnnStatus;
-    #[doc = " Points one tensor of a list output at other memory."]
+    /// Points one tensor of a list output at other memory.
     pub type aclSetDynamicOutputTensorAddr = unsafe extern "C" fn(
         executor: *mut aclOpExecutor,
         irIndex: usize,
@@ -3182,7 +3455,7 @@ pub mod prototype {
         tensors: *mut aclTensorList,
         addr: *mut ::core::ffi::c_void,
     ) -> aclnnStatus;
-    #[doc = " Points one tensor of a list argument at other memory."]
+    /// Points one tensor of a list argument at other memory.
     pub type aclSetDynamicTensorAddr = unsafe extern "C" fn(
         executor: *mut aclOpExecutor,
         irIndex: usize,
@@ -3190,26 +3463,26 @@ pub mod prototype {
         tensors: *mut aclTensorList,
         addr: *mut ::core::ffi::c_void,
     ) -> aclnnStatus;
-    #[doc = " Starts the operator library; `configPath` is NULL or a JSON file. aclInit does it too."]
+    /// Starts the operator library; `configPath` is NULL or a JSON file. aclInit does it too.
     pub type aclnnInit =
         unsafe extern "C" fn(configPath: *const ::core::ffi::c_char) -> aclnnStatus;
-    #[doc = " Ends it."]
+    /// Ends it.
     pub type aclnnFinalize = unsafe extern "C" fn() -> aclnnStatus;
-    #[doc = " Absolute value."]
+    /// Absolute value.
     pub type aclnnAbsGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         out: *mut aclTensor,
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnAbs = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " out = self + alpha \\* other, broadcast."]
+    /// out = self + alpha \* other, broadcast.
     pub type aclnnAddGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         other: *const aclTensor,
@@ -3218,14 +3491,14 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnAdd = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " out = self + alpha \\* other for a scalar `other`."]
+    /// out = self + alpha \* other for a scalar `other`.
     pub type aclnnAddsGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         other: *const aclScalar,
@@ -3234,14 +3507,14 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnAdds = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Largest element over `dim`."]
+    /// Largest element over `dim`.
     pub type aclnnAmaxGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         dim: *const aclIntArray,
@@ -3250,14 +3523,14 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnAmax = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " start, start + step, … below `end`."]
+    /// start, start + step, … below `end`.
     pub type aclnnArangeGetWorkspaceSize = unsafe extern "C" fn(
         start: *const aclScalar,
         end: *const aclScalar,
@@ -3266,14 +3539,14 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnArange = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Index (i64) of the largest element along `dim`."]
+    /// Index (i64) of the largest element along `dim`.
     pub type aclnnArgMaxGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         dim: i64,
@@ -3282,14 +3555,14 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnArgMax = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Product of two stacks of matrices, rank 3. `cubeMathType` as for aclnnMatmul."]
+    /// Product of two stacks of matrices, rank 3. `cubeMathType` as for aclnnMatmul.
     pub type aclnnBatchMatMulGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         mat2: *const aclTensor,
@@ -3298,14 +3571,14 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnBatchMatMul = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " self converted to `dtype`."]
+    /// self converted to `dtype`.
     pub type aclnnCastGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         dtype: aclDataType,
@@ -3313,14 +3586,14 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnCast = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Tensors one after the other along `dim`."]
+    /// Tensors one after the other along `dim`.
     pub type aclnnCatGetWorkspaceSize = unsafe extern "C" fn(
         tensors: *const aclTensorList,
         dim: i64,
@@ -3328,15 +3601,15 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnCat = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " self with `value` around it; `pad` has (before, after) per dimension, the last dimension"]
-    #[doc = " first."]
+    /// self with `value` around it; `pad` has (before, after) per dimension, the last dimension
+    /// first.
     pub type aclnnConstantPadNdGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         pad: *const aclIntArray,
@@ -3345,28 +3618,28 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnConstantPadNd = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " selfRef = src, broadcast and converted."]
+    /// selfRef = src, broadcast and converted.
     pub type aclnnInplaceCopyGetWorkspaceSize = unsafe extern "C" fn(
         selfRef: *mut aclTensor,
         src: *const aclTensor,
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnInplaceCopy = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " out = self / other, broadcast."]
+    /// out = self / other, broadcast.
     pub type aclnnDivGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         other: *const aclTensor,
@@ -3374,14 +3647,14 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnDiv = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Rows of `weight` chosen by `indices`."]
+    /// Rows of `weight` chosen by `indices`.
     pub type aclnnEmbeddingGetWorkspaceSize = unsafe extern "C" fn(
         weight: *const aclTensor,
         indices: *const aclTensor,
@@ -3389,14 +3662,14 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnEmbedding = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Whether self == other, broadcast."]
+    /// Whether self == other, broadcast.
     pub type aclnnEqTensorGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         other: *const aclTensor,
@@ -3404,28 +3677,28 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnEqTensor = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " out = e to the power self."]
+    /// out = e to the power self.
     pub type aclnnExpGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         out: *mut aclTensor,
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnExp = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " self broadcast to `size`."]
+    /// self broadcast to `size`.
     pub type aclnnExpandGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         size: *const aclIntArray,
@@ -3433,28 +3706,28 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnExpand = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Every element of selfRef becomes `value`."]
+    /// Every element of selfRef becomes `value`.
     pub type aclnnInplaceFillScalarGetWorkspaceSize = unsafe extern "C" fn(
         selfRef: *mut aclTensor,
         value: *const aclScalar,
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnInplaceFillScalar = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Elements of self along `dim` chosen by `index`, as torch.gather."]
+    /// Elements of self along `dim` chosen by `index`, as torch.gather.
     pub type aclnnGatherGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         dim: i64,
@@ -3463,28 +3736,28 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnGather = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Gaussian error linear unit, by the error function."]
+    /// Gaussian error linear unit, by the error function.
     pub type aclnnGeluGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         out: *mut aclTensor,
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnGelu = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " The same; `approximate` is 0 for the error function, 1 for the tanh formula."]
+    /// The same; `approximate` is 0 for the error function, 1 for the tanh formula.
     pub type aclnnGeluV2GetWorkspaceSize = unsafe extern "C" fn(
         x: *const aclTensor,
         approximate: i64,
@@ -3492,14 +3765,14 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnGeluV2 = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Whether self \\> other, broadcast."]
+    /// Whether self \> other, broadcast.
     pub type aclnnGtTensorGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         other: *const aclTensor,
@@ -3507,15 +3780,15 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnGtTensor = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Normalises over the last dimensions, `normalizedShape`; weight, bias, mean and rstd may be"]
-    #[doc = " NULL."]
+    /// Normalises over the last dimensions, `normalizedShape`; weight, bias, mean and rstd may be
+    /// NULL.
     pub type aclnnLayerNormGetWorkspaceSize = unsafe extern "C" fn(
         input: *const aclTensor,
         normalizedShape: *const aclIntArray,
@@ -3528,28 +3801,28 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnLayerNorm = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Natural logarithm."]
+    /// Natural logarithm.
     pub type aclnnLogGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         out: *mut aclTensor,
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnLog = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Whether self \\< other, broadcast."]
+    /// Whether self \< other, broadcast.
     pub type aclnnLtTensorGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         other: *const aclTensor,
@@ -3557,15 +3830,15 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnLtTensor = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Matrix product as torch.matmul. `cubeMathType`: 0 keeps the dtype, 1 allows lower precision"]
-    #[doc = " for f32, 2 forces f16, 3 forces HF32."]
+    /// Matrix product as torch.matmul. `cubeMathType`: 0 keeps the dtype, 1 allows lower precision
+    /// for f32, 2 forces f16, 3 forces HF32.
     pub type aclnnMatmulGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         mat2: *const aclTensor,
@@ -3574,14 +3847,14 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnMatmul = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Larger of the two per element, broadcast; NaN wins."]
+    /// Larger of the two per element, broadcast; NaN wins.
     pub type aclnnMaximumGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         other: *const aclTensor,
@@ -3589,14 +3862,14 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnMaximum = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Mean over `dim` in `dtype`."]
+    /// Mean over `dim` in `dtype`.
     pub type aclnnMeanGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         dim: *const aclIntArray,
@@ -3606,14 +3879,14 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnMean = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Smaller of the two per element, broadcast; NaN wins."]
+    /// Smaller of the two per element, broadcast; NaN wins.
     pub type aclnnMinimumGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         other: *const aclTensor,
@@ -3621,14 +3894,14 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnMinimum = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " out = self \\* other, broadcast."]
+    /// out = self \* other, broadcast.
     pub type aclnnMulGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         other: *const aclTensor,
@@ -3636,14 +3909,14 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnMul = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " out = self \\* other for a scalar `other`."]
+    /// out = self \* other for a scalar `other`.
     pub type aclnnMulsGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         other: *const aclScalar,
@@ -3651,28 +3924,28 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnMuls = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " out = -self."]
+    /// out = -self.
     pub type aclnnNegGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         out: *mut aclTensor,
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnNeg = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Dimension i of out is dimension dims\\[i\\] of self."]
+    /// Dimension i of out is dimension dims\[i\] of self.
     pub type aclnnPermuteGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         dims: *const aclIntArray,
@@ -3680,14 +3953,14 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnPermute = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " out = self to the power `exponent`, broadcast."]
+    /// out = self to the power `exponent`, broadcast.
     pub type aclnnPowTensorTensorGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         exponent: *const aclTensor,
@@ -3695,14 +3968,14 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnPowTensorTensor = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Sum over `dims` in `dtype`."]
+    /// Sum over `dims` in `dtype`.
     pub type aclnnReduceSumGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         dims: *const aclIntArray,
@@ -3712,29 +3985,29 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnReduceSum = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Larger of self and 0."]
+    /// Larger of self and 0.
     pub type aclnnReluGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         out: *const aclTensor,
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnRelu = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " x / root mean square over the dimensions of `gamma`, times gamma; rstdOut (f32) receives the"]
-    #[doc = " reciprocal."]
+    /// x / root mean square over the dimensions of `gamma`, times gamma; rstdOut (f32) receives the
+    /// reciprocal.
     pub type aclnnRmsNormGetWorkspaceSize = unsafe extern "C" fn(
         x: *const aclTensor,
         gamma: *const aclTensor,
@@ -3744,28 +4017,28 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnRmsNorm = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " 1 / square root."]
+    /// 1 / square root.
     pub type aclnnRsqrtGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         out: *mut aclTensor,
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnRsqrt = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " self where `condition` holds, other elsewhere, broadcast."]
+    /// self where `condition` holds, other elsewhere, broadcast.
     pub type aclnnSWhereGetWorkspaceSize = unsafe extern "C" fn(
         condition: *const aclTensor,
         self_: *const aclTensor,
@@ -3774,42 +4047,42 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnSWhere = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " 1 / (1 + e to the power -self)."]
+    /// 1 / (1 + e to the power -self).
     pub type aclnnSigmoidGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         out: *mut aclTensor,
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnSigmoid = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " self \\* sigmoid(self)."]
+    /// self \* sigmoid(self).
     pub type aclnnSiluGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         out: *mut aclTensor,
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnSilu = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Elements from `starts` to `ends` (exclusive) by `steps` along `axes`."]
+    /// Elements from `starts` to `ends` (exclusive) by `steps` along `axes`.
     pub type aclnnSliceV2GetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         starts: *const aclIntArray,
@@ -3820,14 +4093,14 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnSliceV2 = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Softmax along `dim`, which may be negative."]
+    /// Softmax along `dim`, which may be negative.
     pub type aclnnSoftmaxGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         dim: i64,
@@ -3835,28 +4108,28 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnSoftmax = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Square root."]
+    /// Square root.
     pub type aclnnSqrtGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         out: *mut aclTensor,
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnSqrt = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " out = self - alpha \\* other, broadcast."]
+    /// out = self - alpha \* other, broadcast.
     pub type aclnnSubGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         other: *const aclTensor,
@@ -3865,28 +4138,28 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnSub = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Hyperbolic tangent."]
+    /// Hyperbolic tangent.
     pub type aclnnTanhGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         out: *mut aclTensor,
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnTanh = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Elements on and below `diagonal`; 0 elsewhere."]
+    /// Elements on and below `diagonal`; 0 elsewhere.
     pub type aclnnTrilGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         diagonal: i64,
@@ -3894,14 +4167,14 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnTril = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " Elements on and above `diagonal`; 0 elsewhere."]
+    /// Elements on and above `diagonal`; 0 elsewhere.
     pub type aclnnTriuGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
         diagonal: i64,
@@ -3909,25 +4182,28 @@ pub mod prototype {
         workspaceSize: *mut u64,
         executor: *mut *mut aclOpExecutor,
     ) -> aclnnStatus;
-    #[doc = " Queues the prepared call."]
+    /// Queues the prepared call.
     pub type aclnnTriu = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
-    #[doc = " On the root: opens a meeting point and fills a ticket that every rank needs. A device must be"]
-    #[doc = " current."]
+    /// On the root: opens a meeting point and fills a ticket that every rank needs. A device must be
+    /// current.
+    /// Since CANN 8.0.
     pub type HcclGetRootInfo = unsafe extern "C" fn(rootInfo: *mut HcclRootInfo) -> HcclResult;
-    #[doc = " Joins a communicator of `nRanks` ranks; blocks until all have joined. A bad size or rank is"]
-    #[doc = " HCCL_E_PARA, checked before NULL pointers."]
+    /// Joins a communicator of `nRanks` ranks; blocks until all have joined. A bad size or rank is
+    /// HCCL_E_PARA, checked before NULL pointers.
+    /// Since CANN 8.0.
     pub type HcclCommInitRootInfo = unsafe extern "C" fn(
         nRanks: u32,
         rootInfo: *const HcclRootInfo,
         rank: u32,
         comm: *mut HcclComm,
     ) -> HcclResult;
-    #[doc = " The same with a configuration that HcclCommConfigInit prepared; equal on all ranks."]
+    /// The same with a configuration that HcclCommConfigInit prepared; equal on all ranks.
+    /// Since CANN 8.0.
     pub type HcclCommInitRootInfoConfig = unsafe extern "C" fn(
         nRanks: u32,
         rootInfo: *const HcclRootInfo,
@@ -3935,24 +4211,28 @@ pub mod prototype {
         config: *const HcclCommConfig,
         comm: *mut HcclComm,
     ) -> HcclResult;
-    #[doc = " Joins by a rank table, a JSON file."]
+    /// Joins by a rank table, a JSON file.
+    /// Since CANN 8.0.
     pub type HcclCommInitClusterInfo = unsafe extern "C" fn(
         clusterInfo: *const ::core::ffi::c_char,
         rank: u32,
         comm: *mut HcclComm,
     ) -> HcclResult;
-    #[doc = " The same with a configuration."]
+    /// The same with a configuration.
+    /// Since torch_npu 2.9.
     pub type HcclCommInitClusterInfoConfig = unsafe extern "C" fn(
         clusterInfo: *const ::core::ffi::c_char,
         rank: u32,
         config: *mut HcclCommConfig,
         comm: *mut HcclComm,
     ) -> HcclResult;
-    #[doc = " One process, `ndev` devices: one communicator per device."]
+    /// One process, `ndev` devices: one communicator per device.
+    /// Since CANN 8.0.
     pub type HcclCommInitAll =
         unsafe extern "C" fn(ndev: u32, devices: *mut i32, comms: *mut HcclComm) -> HcclResult;
-    #[doc = " A communicator over some ranks of a global one, in the order of `rankIds`. Ranks outside pass"]
-    #[doc = " NULL and 0xFFFFFFFF."]
+    /// A communicator over some ranks of a global one, in the order of `rankIds`. Ranks outside pass
+    /// NULL and 0xFFFFFFFF.
+    /// Since torch_npu 2.9.
     pub type HcclCreateSubCommConfig = unsafe extern "C" fn(
         comm: *mut HcclComm,
         rankNum: u32,
@@ -3962,68 +4242,85 @@ pub mod prototype {
         config: *mut HcclCommConfig,
         subComm: *mut HcclComm,
     ) -> HcclResult;
-    #[doc = " Destroys a communicator; NULL is allowed, an unknown handle is HCCL_E_PARA, one in use"]
-    #[doc = " HCCL_E_AGAIN."]
+    /// Destroys a communicator; NULL is allowed, an unknown handle is HCCL_E_PARA, one in use
+    /// HCCL_E_AGAIN.
+    /// Since CANN 8.0.
     pub type HcclCommDestroy = unsafe extern "C" fn(comm: HcclComm) -> HcclResult;
-    #[doc = " Number of ranks."]
+    /// Number of ranks.
+    /// Since CANN 8.0.
     pub type HcclGetRankSize =
         unsafe extern "C" fn(comm: HcclComm, rankSize: *mut u32) -> HcclResult;
-    #[doc = " This rank's number."]
+    /// This rank's number.
+    /// Since CANN 8.0.
     pub type HcclGetRankId = unsafe extern "C" fn(comm: HcclComm, rank: *mut u32) -> HcclResult;
-    #[doc = " Name, at most COMM_NAME_MAX_LENGTH bytes with terminator; fused aclnn operators take it as"]
-    #[doc = " group."]
+    /// Name, at most COMM_NAME_MAX_LENGTH bytes with terminator; fused aclnn operators take it as
+    /// group.
+    /// Since CANN 8.0.
     pub type HcclGetCommName =
         unsafe extern "C" fn(comm: HcclComm, commName: *mut ::core::ffi::c_char) -> HcclResult;
-    #[doc = " The communicator with a name."]
+    /// The communicator with a name.
+    /// Since hcomm 2026-04.
     pub type HcclCommGetHandleWithName = unsafe extern "C" fn(
         commName: *const ::core::ffi::c_char,
         comm: *mut HcclComm,
     ) -> HcclResult;
-    #[doc = " State of the named communicator."]
+    /// State of the named communicator.
+    /// Since hcomm 2026-04.
     pub type HcclCommGetStatus = unsafe extern "C" fn(
         commId: *const ::core::ffi::c_char,
         status: *mut HcclCommStatus,
     ) -> HcclResult;
-    #[doc = " Whether a queued operation failed; returns HCCL_SUCCESS even then."]
+    /// Whether a queued operation failed; returns HCCL_SUCCESS even then.
+    /// Since CANN 8.0.
     pub type HcclGetCommAsyncError =
         unsafe extern "C" fn(comm: HcclComm, asyncError: *mut HcclResult) -> HcclResult;
-    #[doc = " A short text for a code; never NULL."]
+    /// A short text for a code; never NULL.
+    /// Since CANN 8.0.
     pub type HcclGetErrorString =
         unsafe extern "C" fn(code: HcclResult) -> *const ::core::ffi::c_char;
-    #[doc = " Calls back around destroy and resume."]
+    /// Calls back around destroy and resume.
+    /// Since 9.x.
     pub type HcclCommRegCommStateCallback = unsafe extern "C" fn(
         regName: *const ::core::ffi::c_char,
         cb: HcclCommStateCallback,
         args: *mut ::core::ffi::c_void,
     ) -> HcclResult;
-    #[doc = " A HcclCommConfigCapability is supported when it is below this number. A library without the"]
-    #[doc = " function supports none."]
+    /// A HcclCommConfigCapability is supported when it is below this number. A library without the
+    /// function supports none.
+    /// Since torch_npu 2.9.
     pub type HcclGetCommConfigCapability = unsafe extern "C" fn() -> u32;
-    #[doc = " Sets a process-wide option; HCCL_DETERMINISTIC takes 0, 1 or 2."]
+    /// Sets a process-wide option; HCCL_DETERMINISTIC takes 0, 1 or 2.
+    /// Since CANN 8.0.
     pub type HcclSetConfig =
         unsafe extern "C" fn(config: HcclConfig, configValue: HcclConfigValue) -> HcclResult;
-    #[doc = " Reads a process-wide option."]
+    /// Reads a process-wide option.
+    /// Since CANN 8.0.
     pub type HcclGetConfig =
         unsafe extern "C" fn(config: HcclConfig, configValue: *mut HcclConfigValue) -> HcclResult;
-    #[doc = " Reads a setting of a communicator into `infoLen` bytes."]
+    /// Reads a setting of a communicator into `infoLen` bytes.
+    /// Since hcomm 2026-04.
     pub type HcclConfigGetInfo = unsafe extern "C" fn(
         comm: HcclComm,
         cfgType: HcclConfigType,
         infoLen: u32,
         info: *mut ::core::ffi::c_void,
     ) -> HcclResult;
-    #[doc = " Collectives return HCCL_E_SUSPENDING until the communicator is resumed."]
+    /// Collectives return HCCL_E_SUSPENDING until the communicator is resumed.
+    /// Since CANN 8.0.
     pub type HcclCommSuspend = unsafe extern "C" fn(comm: HcclComm) -> HcclResult;
-    #[doc = " Undoes a suspension, after all ranks agreed to."]
+    /// Undoes a suspension, after all ranks agreed to.
+    /// Since CANN 8.0.
     pub type HcclCommResume = unsafe extern "C" fn(comm: HcclComm) -> HcclResult;
-    #[doc = " Switches ranks to their backup network device."]
+    /// Switches ranks to their backup network device.
+    /// Since torch_npu 2.9.
     pub type HcclCommWorkingDevNicSet = unsafe extern "C" fn(
         comm: HcclComm,
         ranks: *mut u32,
         useBackup: *mut bool,
         nRanks: u32,
     ) -> HcclResult;
-    #[doc = " Announces a range from aclrtReserveMemAddress; `alignment` and `flags` are 0."]
+    /// Announces a range from aclrtReserveMemAddress; `alignment` and `flags` are 0.
+    /// Since torch_npu 2.9.
     pub type HcclCommSetMemoryRange = unsafe extern "C" fn(
         comm: HcclComm,
         baseVirPtr: *mut ::core::ffi::c_void,
@@ -4031,10 +4328,12 @@ pub mod prototype {
         alignment: usize,
         flags: u64,
     ) -> HcclResult;
-    #[doc = " Takes the range back."]
+    /// Takes the range back.
+    /// Since torch_npu 2.9.
     pub type HcclCommUnsetMemoryRange =
         unsafe extern "C" fn(comm: HcclComm, baseVirPtr: *mut ::core::ffi::c_void) -> HcclResult;
-    #[doc = " Puts physical memory into part of the range; `offset` and `flags` are 0."]
+    /// Puts physical memory into part of the range; `offset` and `flags` are 0.
+    /// Since torch_npu 2.9.
     pub type HcclCommActivateCommMemory = unsafe extern "C" fn(
         comm: HcclComm,
         virPtr: *mut ::core::ffi::c_void,
@@ -4043,10 +4342,12 @@ pub mod prototype {
         handle: aclrtDrvMemHandle,
         flags: u64,
     ) -> HcclResult;
-    #[doc = " Takes that memory out."]
+    /// Takes that memory out.
+    /// Since torch_npu 2.9.
     pub type HcclCommDeactivateCommMemory =
         unsafe extern "C" fn(comm: HcclComm, virPtr: *mut ::core::ffi::c_void) -> HcclResult;
-    #[doc = " All ranks together: registers `size` bytes as a symmetric window; `flag` is 1."]
+    /// All ranks together: registers `size` bytes as a symmetric window; `flag` is 1.
+    /// Since hcomm 2026-04.
     pub type HcclCommSymWinRegister = unsafe extern "C" fn(
         comm: HcclComm,
         addr: *mut ::core::ffi::c_void,
@@ -4054,10 +4355,12 @@ pub mod prototype {
         winHandle: *mut HcclCommSymWindow,
         flag: u32,
     ) -> HcclResult;
-    #[doc = " Ends a window."]
+    /// Ends a window.
+    /// Since hcomm 2026-04.
     pub type HcclCommSymWinDeregister =
         unsafe extern "C" fn(winHandle: HcclCommSymWindow) -> HcclResult;
-    #[doc = " The window that holds an address, and the offset in it."]
+    /// The window that holds an address, and the offset in it.
+    /// Since hcomm 2026-04.
     pub type HcclCommSymWinGet = unsafe extern "C" fn(
         comm: HcclComm,
         ptr: *mut ::core::ffi::c_void,
@@ -4065,18 +4368,24 @@ pub mod prototype {
         winHandle: *mut HcclCommSymWindow,
         offset: *mut usize,
     ) -> HcclResult;
-    #[doc = " The stream waits until every rank's stream has reached its barrier; the host does not."]
+    /// The stream waits until every rank's stream has reached its barrier; the host does not.
+    /// Since CANN 8.0.
     pub type HcclBarrier = unsafe extern "C" fn(comm: HcclComm, stream: aclrtStream) -> HcclResult;
-    #[doc = " Calls up to HcclGroupEnd are collected."]
+    /// Calls up to HcclGroupEnd are collected.
+    /// Since torch_npu 2.9.
     pub type HcclGroupStart = unsafe extern "C" fn() -> HcclResult;
-    #[doc = " Runs the collected calls."]
+    /// Runs the collected calls.
+    /// Since torch_npu 2.9.
     pub type HcclGroupEnd = unsafe extern "C" fn() -> HcclResult;
-    #[doc = " Whether calls are being collected."]
+    /// Whether calls are being collected.
+    /// Since 9.x.
     pub type HcclGroupStatusGet = unsafe extern "C" fn(isGroupEnabled: *mut bool) -> HcclResult;
-    #[doc = " One of several root tickets of a large communicator."]
+    /// One of several root tickets of a large communicator.
+    /// Since torch_npu 2.9.
     pub type HcclGetRootInfoScalable =
         unsafe extern "C" fn(rootInfo: *mut HcclRootInfo) -> HcclResult;
-    #[doc = " Joins by several tickets."]
+    /// Joins by several tickets.
+    /// Since torch_npu 2.9.
     pub type HcclCommInitRootInfoScalable = unsafe extern "C" fn(
         nRanks: u32,
         nRoot: u32,
@@ -4086,7 +4395,8 @@ pub mod prototype {
         config: *const HcclCommConfig,
         comm: *mut HcclComm,
     ) -> HcclResult;
-    #[doc = " Registers a buffer for direct access."]
+    /// Registers a buffer for direct access.
+    /// Since torch_npu 2.9.
     pub type HcclCommRegister = unsafe extern "C" fn(
         comm: HcclComm,
         addr: *mut ::core::ffi::c_void,
@@ -4094,29 +4404,34 @@ pub mod prototype {
         handle: *mut *mut ::core::ffi::c_void,
         flag: u32,
     ) -> HcclResult;
-    #[doc = " Ends a registration."]
+    /// Ends a registration.
+    /// Since torch_npu 2.9.
     pub type HcclCommDeregister =
         unsafe extern "C" fn(comm: HcclComm, handle: *mut ::core::ffi::c_void) -> HcclResult;
-    #[doc = " Exchanges registered buffers with peers."]
+    /// Exchanges registered buffers with peers.
+    /// Since torch_npu 2.9.
     pub type HcclCommExchangeMem = unsafe extern "C" fn(
         comm: HcclComm,
         windowHandle: *mut ::core::ffi::c_void,
         peerRanks: *mut u32,
         peerRankNum: u32,
     ) -> HcclResult;
-    #[doc = " Sets an option of one communicator."]
+    /// Sets an option of one communicator.
+    /// Since torch_npu 2.9.
     pub type HcclSetCommConfig = unsafe extern "C" fn(
         comm: HcclComm,
         config: HcclConfig,
         configValue: HcclConfigValue,
     ) -> HcclResult;
-    #[doc = " Reads an option of one communicator."]
+    /// Reads an option of one communicator.
+    /// Since torch_npu 2.9.
     pub type HcclGetCommConfig = unsafe extern "C" fn(
         comm: HcclComm,
         config: HcclConfig,
         configValue: *mut HcclConfigValue,
     ) -> HcclResult;
-    #[doc = " recvBuf = reduction of all ranks' `count` elements, on every rank; sendBuf may be recvBuf."]
+    /// recvBuf = reduction of all ranks' `count` elements, on every rank; sendBuf may be recvBuf.
+    /// Since CANN 8.0.
     pub type HcclAllReduce = unsafe extern "C" fn(
         sendBuf: *mut ::core::ffi::c_void,
         recvBuf: *mut ::core::ffi::c_void,
@@ -4126,7 +4441,8 @@ pub mod prototype {
         comm: HcclComm,
         stream: aclrtStream,
     ) -> HcclResult;
-    #[doc = " The root's `count` elements to every rank."]
+    /// The root's `count` elements to every rank.
+    /// Since CANN 8.0.
     pub type HcclBroadcast = unsafe extern "C" fn(
         buf: *mut ::core::ffi::c_void,
         count: u64,
@@ -4135,7 +4451,8 @@ pub mod prototype {
         comm: HcclComm,
         stream: aclrtStream,
     ) -> HcclResult;
-    #[doc = " The reduction of all ranks' elements, on the root only; recvBuf is not NULL on any rank."]
+    /// The reduction of all ranks' elements, on the root only; recvBuf is not NULL on any rank.
+    /// Since CANN 8.0.
     pub type HcclReduce = unsafe extern "C" fn(
         sendBuf: *mut ::core::ffi::c_void,
         recvBuf: *mut ::core::ffi::c_void,
@@ -4146,8 +4463,9 @@ pub mod prototype {
         comm: HcclComm,
         stream: aclrtStream,
     ) -> HcclResult;
-    #[doc = " sendBuf holds one block of `recvCount` elements per rank; rank r gets the reduction of the"]
-    #[doc = " blocks r."]
+    /// sendBuf holds one block of `recvCount` elements per rank; rank r gets the reduction of the
+    /// blocks r.
+    /// Since CANN 8.0.
     pub type HcclReduceScatter = unsafe extern "C" fn(
         sendBuf: *mut ::core::ffi::c_void,
         recvBuf: *mut ::core::ffi::c_void,
@@ -4157,8 +4475,9 @@ pub mod prototype {
         comm: HcclComm,
         stream: aclrtStream,
     ) -> HcclResult;
-    #[doc = " The same with blocks of different lengths: `sendCounts` and `sendDispls` are host arrays of"]
-    #[doc = " uint64_t, equal on all ranks."]
+    /// The same with blocks of different lengths: `sendCounts` and `sendDispls` are host arrays of
+    /// uint64_t, equal on all ranks.
+    /// Since torch_npu 2.9.
     pub type HcclReduceScatterV = unsafe extern "C" fn(
         sendBuf: *mut ::core::ffi::c_void,
         sendCounts: *const ::core::ffi::c_void,
@@ -4170,7 +4489,8 @@ pub mod prototype {
         comm: HcclComm,
         stream: aclrtStream,
     ) -> HcclResult;
-    #[doc = " Block r of the root's sendBuf, `recvCount` elements, to rank r."]
+    /// Block r of the root's sendBuf, `recvCount` elements, to rank r.
+    /// Since CANN 8.0.
     pub type HcclScatter = unsafe extern "C" fn(
         sendBuf: *mut ::core::ffi::c_void,
         recvBuf: *mut ::core::ffi::c_void,
@@ -4180,7 +4500,8 @@ pub mod prototype {
         comm: HcclComm,
         stream: aclrtStream,
     ) -> HcclResult;
-    #[doc = " recvBuf = all ranks' `sendCount` elements in rank order."]
+    /// recvBuf = all ranks' `sendCount` elements in rank order.
+    /// Since CANN 8.0.
     pub type HcclAllGather = unsafe extern "C" fn(
         sendBuf: *mut ::core::ffi::c_void,
         recvBuf: *mut ::core::ffi::c_void,
@@ -4189,8 +4510,9 @@ pub mod prototype {
         comm: HcclComm,
         stream: aclrtStream,
     ) -> HcclResult;
-    #[doc = " The same with blocks of different lengths: `recvCounts` and `recvDispls` are host arrays of"]
-    #[doc = " uint64_t."]
+    /// The same with blocks of different lengths: `recvCounts` and `recvDispls` are host arrays of
+    /// uint64_t.
+    /// Since torch_npu 2.9.
     pub type HcclAllGatherV = unsafe extern "C" fn(
         sendBuf: *mut ::core::ffi::c_void,
         sendCount: u64,
@@ -4201,8 +4523,9 @@ pub mod prototype {
         comm: HcclComm,
         stream: aclrtStream,
     ) -> HcclResult;
-    #[doc = " Block r of sendBuf to rank r, and block s of recvBuf from rank s. sendBuf must not be"]
-    #[doc = " recvBuf."]
+    /// Block r of sendBuf to rank r, and block s of recvBuf from rank s. sendBuf must not be
+    /// recvBuf.
+    /// Since CANN 8.0.
     pub type HcclAlltoAll = unsafe extern "C" fn(
         sendBuf: *const ::core::ffi::c_void,
         sendCount: u64,
@@ -4213,7 +4536,8 @@ pub mod prototype {
         comm: HcclComm,
         stream: aclrtStream,
     ) -> HcclResult;
-    #[doc = " The same with host arrays of uint64_t counts and displacements."]
+    /// The same with host arrays of uint64_t counts and displacements.
+    /// Since CANN 8.0.
     pub type HcclAlltoAllV = unsafe extern "C" fn(
         sendBuf: *const ::core::ffi::c_void,
         sendCounts: *const ::core::ffi::c_void,
@@ -4226,7 +4550,8 @@ pub mod prototype {
         comm: HcclComm,
         stream: aclrtStream,
     ) -> HcclResult;
-    #[doc = " The same with one host matrix: element i \\* ranks + j is what rank i sends to rank j."]
+    /// The same with one host matrix: element i \* ranks + j is what rank i sends to rank j.
+    /// Since torch_npu 2.9.
     pub type HcclAlltoAllVC = unsafe extern "C" fn(
         sendBuf: *const ::core::ffi::c_void,
         sendCountMatrix: *const ::core::ffi::c_void,
@@ -4236,7 +4561,8 @@ pub mod prototype {
         comm: HcclComm,
         stream: aclrtStream,
     ) -> HcclResult;
-    #[doc = " Sends to one rank; the stream waits for the matching HcclRecv."]
+    /// Sends to one rank; the stream waits for the matching HcclRecv.
+    /// Since CANN 8.0.
     pub type HcclSend = unsafe extern "C" fn(
         sendBuf: *mut ::core::ffi::c_void,
         count: u64,
@@ -4245,7 +4571,8 @@ pub mod prototype {
         comm: HcclComm,
         stream: aclrtStream,
     ) -> HcclResult;
-    #[doc = " Receives from one rank; count and type equal the sender's."]
+    /// Receives from one rank; count and type equal the sender's.
+    /// Since CANN 8.0.
     pub type HcclRecv = unsafe extern "C" fn(
         recvBuf: *mut ::core::ffi::c_void,
         count: u64,
@@ -4254,34 +4581,36 @@ pub mod prototype {
         comm: HcclComm,
         stream: aclrtStream,
     ) -> HcclResult;
-    #[doc = " Sends and receives that do not block one another."]
+    /// Sends and receives that do not block one another.
+    /// Since CANN 8.0.
     pub type HcclBatchSendRecv = unsafe extern "C" fn(
         sendRecvInfo: *mut HcclSendRecvItem,
         itemNum: u32,
         comm: HcclComm,
         stream: aclrtStream,
     ) -> HcclResult;
-    #[doc = " Host address of `bytes` bytes of device memory that this process allocated; valid until they are"]
-    #[doc = " freed. A range outside one allocation: 107000. The caller orders its accesses with the streams."]
+    /// Host address of `bytes` bytes of device memory that this process allocated; valid until they
+    /// are freed. A range outside one allocation: 107000. The caller orders its accesses with the
+    /// streams.
     pub type hcomExtHostPointer = unsafe extern "C" fn(
         devPtr: *const ::core::ffi::c_void,
         bytes: usize,
         hostPtr: *mut *mut ::core::ffi::c_void,
     ) -> aclError;
-    #[doc = " The link in force in this process."]
+    /// The link in force in this process.
     pub type hcomExtGetLink = unsafe extern "C" fn(link: *mut hcomExtLink) -> aclError;
-    #[doc = " Sets the link for operations queued later in this process; all ranks set the same. Negative or"]
-    #[doc = " not finite, or a bandwidth of 0 with a start-up time: 100000."]
+    /// Sets the link for operations queued later in this process; all ranks set the same. Negative or
+    /// not finite, or a bandwidth of 0 with a start-up time: 100000.
     pub type hcomExtSetLink = unsafe extern "C" fn(link: *const hcomExtLink) -> aclError;
-    #[doc = " Makes the `nth` following call (1 is the next) of the function `symbol` in this process fail with"]
-    #[doc = " `code`, once. An unknown name, `nth` 0 or code 0: 100000."]
+    /// Makes the `nth` following call (1 is the next) of the function `symbol` in this process fail
+    /// with `code`, once. An unknown name, `nth` 0 or code 0: 100000.
     pub type hcomExtInjectFault = unsafe extern "C" fn(
         symbol: *const ::core::ffi::c_char,
         nth: u64,
         code: i32,
         stage: hcomExtFaultStage,
     ) -> aclError;
-    #[doc = " Forgets all faults that have not struck."]
+    /// Forgets all faults that have not struck.
     pub type hcomExtClearFaults = unsafe extern "C" fn() -> aclError;
 }
 

@@ -193,3 +193,52 @@ fn check(call: &'static str, code: Code) -> Result<(), CallError> {
         Err(CallError::new(call, code))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bindings::{ACL_ERROR_RT_CONTEXT_NULL, ACLNN_ERR_PARAM_NULLPTR, HCCL_E_TIMEOUT};
+
+    #[test]
+    fn a_code_has_name_number_and_meaning() {
+        assert_eq!(
+            Code::Acl(107_002).to_string(),
+            "ACL_ERROR_RT_CONTEXT_NULL (107002): the thread has no context: no device was set"
+        );
+        assert_eq!(Code::Acl(1).to_string(), "unknown code 1");
+        assert_eq!(Code::Hccl(HCCL_E_TIMEOUT).name(), Some("HCCL_E_TIMEOUT"));
+        assert_eq!(Code::Hccl(HCCL_E_TIMEOUT).number(), 9);
+        assert_eq!(Code::Hccl(HcclResult(1042)).name(), None);
+        // Operators hand runtime codes on.
+        let codes = [ACLNN_ERR_PARAM_NULLPTR, ACL_ERROR_RT_CONTEXT_NULL];
+        assert!(
+            codes
+                .iter()
+                .all(|code| Code::Aclnn(*code).meaning().is_some())
+        );
+    }
+
+    #[test]
+    fn a_call_error_names_the_call_and_carries_the_library_s_words() {
+        assert_eq!(check_acl("aclInit", 0), Ok(()));
+        let error = check_hccl("HcclAllReduce", HCCL_E_TIMEOUT).unwrap_err();
+        let text =
+            "HcclAllReduce returned HCCL_E_TIMEOUT (9): a wait for other ranks took too long";
+        assert_eq!(error.to_string(), text);
+        let told = error.clone().with_detail("rank 3 is missing");
+        assert_eq!(told.to_string(), format!("{text} [rank 3 is missing]"));
+        assert_eq!(error.clone().with_detail(""), error);
+    }
+
+    #[test]
+    fn every_code_is_listed_once() {
+        fn unique<T: Copy + Into<i64>>(table: &[(T, &str, &str)]) {
+            let mut codes: Vec<i64> = table.iter().map(|(code, ..)| (*code).into()).collect();
+            codes.sort_unstable();
+            codes.dedup();
+            assert_eq!(codes.len(), table.len());
+        }
+        unique(codes::ACL);
+        unique(codes::ACLNN);
+    }
+}

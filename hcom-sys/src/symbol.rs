@@ -107,7 +107,7 @@ impl std::fmt::Display for Since {
 macro_rules! define {
     ($($name:ident: $group:ident, $since:ident;)*) => {
         /// Index of each function in [`FUNCTIONS`].
-        #[expect(non_camel_case_types, reason = "the names of the C ABI")]
+        #[expect(non_camel_case_types, clippy::enum_variant_names, reason = "the names of the C ABI")]
         #[repr(usize)]
         enum Index { $($name,)* }
 

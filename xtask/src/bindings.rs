@@ -143,7 +143,11 @@ fn generate(include: &Path) -> Result<String> {
             let home = homes
                 .get(&name.to_string())
                 .with_context(|| format!("{name} stands under no @library"))?;
-            let (docs, since) = documentation(&function.attrs)?;
+            let (mut docs, since) = documentation(&function.attrs)?;
+            let since = since.or_else(|| home.since.clone());
+            if let Some(since) = &since {
+                docs.push(format!(" Since {}.", since.replace("8.0", "CANN 8.0")));
+            }
             let (inputs, output) = (&function.sig.inputs, &function.sig.output);
             prototypes.push(quote! {
                 #(#[doc = #docs])*
@@ -152,7 +156,7 @@ fn generate(include: &Path) -> Result<String> {
             rows.push_str(&format!(
                 "        {name}: {}, {};\n",
                 group(&home.library)?,
-                vintage(since.as_ref().or(home.since.as_ref()))?
+                vintage(since.as_deref())?
             ));
         }
     }
@@ -164,7 +168,7 @@ fn generate(include: &Path) -> Result<String> {
             #(#prototypes)*
         }
     };
-    let code = rustfmt(&code.to_string())?;
+    let code = readable(&rustfmt(&code.to_string())?)?;
     Ok(format!(
         "//! Types, constants and signatures of the headers under `include/`.\n\
          //!\n\
@@ -287,8 +291,8 @@ fn group(library: &str) -> Result<&'static str> {
 }
 
 /// Variant of `hcom_sys::Since`.
-fn vintage(since: Option<&String>) -> Result<&'static str> {
-    Ok(match since.map(String::as_str) {
+fn vintage(since: Option<&str>) -> Result<&'static str> {
+    Ok(match since {
         None => "Unrecorded",
         Some("8.0") => "Cann8",
         Some("torch_npu 2.9") => "TorchNpu29",
@@ -338,6 +342,30 @@ fn rustfmt(code: &str) -> Result<String> {
         output.status
     );
     String::from_utf8(output.stdout).context("rustfmt printed no UTF-8")
+}
+
+/// Doc attributes as doc comments.
+fn readable(code: &str) -> Result<String> {
+    let mut text = String::new();
+    for line in code.lines() {
+        let bare = line.trim_start();
+        let literal = bare
+            .strip_prefix("#[doc = ")
+            .and_then(|rest| rest.strip_suffix(']'));
+        let Some(literal) = literal else {
+            text.push_str(line);
+            text.push('\n');
+            continue;
+        };
+        let comment: syn::LitStr = syn::parse_str(literal)
+            .with_context(|| format!("a doc attribute over several lines: {bare}"))?;
+        let indent = &line[..line.len() - bare.len()];
+        for part in comment.value().lines() {
+            text.push_str(format!("{indent}///{part}").trim_end());
+            text.push('\n');
+        }
+    }
+    Ok(text)
 }
 
 /// What bindgen cannot know: the types of macros, and that comments become rustdoc.
@@ -407,12 +435,12 @@ mod tests {
         let (docs, since) = documentation(&function.attrs).unwrap();
         assert_eq!(docs, [" Waits."]);
         assert_eq!(since.as_deref(), Some("torch_npu 2.9"));
-        assert_eq!(vintage(since.as_ref()).unwrap(), "TorchNpu29");
+        assert_eq!(vintage(since.as_deref()).unwrap(), "TorchNpu29");
     }
 
     #[test]
     fn an_unknown_library_or_version_is_refused() {
         assert!(group("libother.so").is_err());
-        assert!(vintage(Some(&"7.0".to_owned())).is_err());
+        assert!(vintage(Some("7.0")).is_err());
     }
 }
