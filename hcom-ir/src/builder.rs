@@ -8,10 +8,11 @@ use crate::diag::{Code, Diagnostic, Diagnostics, Location};
 use crate::graph::{Def, Graph, Input, Node, Value};
 use crate::group::Group;
 use crate::op::attr::Attrs;
-use crate::op::infer::infer;
-use crate::op::{Op, complete};
-use crate::shape::Guard;
+use crate::op::infer::{Inferred, infer};
+use crate::op::{Op, complete, is_identifier};
+use crate::shape::{Dim, Guard};
 use crate::types::Type;
+use crate::valid::order::Written;
 
 /// The results of one node.
 pub type Results = SmallVec<[ValueId; 1]>;
@@ -24,6 +25,7 @@ pub type Results = SmallVec<[ValueId; 1]>;
 pub struct Builder {
     graph: Graph,
     names: FxHashMap<String, ValueId>,
+    written: Written,
     location: Option<Location>,
 }
 
@@ -32,7 +34,7 @@ impl Builder {
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             graph: Graph {
-                name: name.into(),
+                name: clean(&name.into()),
                 symbols: Vec::new(),
                 guards: Vec::new(),
                 groups: Arena::new(),
@@ -43,8 +45,14 @@ impl Builder {
                 output_names: Vec::new(),
             },
             names: FxHashMap::default(),
+            written: Written::default(),
             location: None,
         }
+    }
+
+    /// Renames the graph.
+    pub fn set_name(&mut self, name: &str) {
+        self.graph.name = clean(name);
     }
 
     /// Declares a group; one with the same ranks is reused, whatever its name. A name that is
@@ -68,12 +76,20 @@ impl Builder {
         self.graph.groups.push(Group { name, ..group })
     }
 
-    /// Declares a symbol; one of the same name is reused.
+    /// Declares a symbol; one of the same name is reused. A name that text cannot hold in the place
+    /// of a number is changed by underscores.
     pub fn symbol(&mut self, name: &str) -> SymbolId {
-        if let Some(id) = self.graph.symbol(name) {
+        let mut name = clean(name).replace('.', "_");
+        if !is_identifier(&name) {
+            name.insert(0, '_');
+        }
+        if crate::text::is_reserved(&name) {
+            name.push('_');
+        }
+        if let Some(id) = self.graph.symbol(&name) {
             return id;
         }
-        self.graph.symbols.push(name.to_owned());
+        self.graph.symbols.push(name);
         SymbolId((self.graph.symbols.len() - 1) as u32)
     }
 
@@ -158,6 +174,7 @@ impl Builder {
         for guard in inferred.guards {
             self.guard(guard);
         }
+        self.written.record(op, operands);
         self.graph.nodes.push(Node {
             op,
             operands: operands.into(),
@@ -173,7 +190,7 @@ impl Builder {
         op: Op,
         operands: &[ValueId],
         attrs: &Attrs,
-    ) -> Result<(Attrs, crate::op::infer::Inferred), Diagnostic> {
+    ) -> Result<(Attrs, Inferred), Diagnostic> {
         let attrs = complete(op, attrs)?;
         let mut types: SmallVec<[&Type; 3]> = SmallVec::new();
         for operand in operands {
@@ -184,7 +201,7 @@ impl Builder {
             })?;
             types.push(&value.ty);
         }
-        crate::valid::order::check_write(&self.graph, op, operands)?;
+        self.written.check(&self.graph, op, operands)?;
         let inferred = infer(
             op,
             &types,
@@ -255,26 +272,30 @@ impl Builder {
             None => free_name(&value.0.to_string(), taken),
         };
         self.names.insert(name.clone(), value);
+        for guard in ty.shape.dims().iter().filter_map(Dim::guard) {
+            self.guard(guard);
+        }
         self.graph.values.push(Value { ty, name, def })
     }
 }
 
-/// `name`, or the first of `name.1`, `name.2`, … that is free. Characters that a name in text
-/// cannot hold become `_`.
-fn free_name(name: &str, taken: impl Fn(&str) -> bool) -> String {
-    let mut clean: String = name
+/// `name` with the characters that a name in text cannot hold replaced by `_`.
+fn clean(name: &str) -> String {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+    let clean: String = name
         .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() || c == '_' || c == '.' {
-                c
-            } else {
-                '_'
-            }
-        })
+        .map(|c| if allowed(c) { c } else { '_' })
         .collect();
     if clean.is_empty() {
-        clean.push('_');
+        "_".to_owned()
+    } else {
+        clean
     }
+}
+
+/// The clean form of `name`, or the first of `name.1`, `name.2`, … that is free.
+fn free_name(name: &str, taken: impl Fn(&str) -> bool) -> String {
+    let clean = clean(name);
     if !taken(&clean) {
         return clean;
     }

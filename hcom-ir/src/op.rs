@@ -17,6 +17,7 @@ use crate::op::infer::{Inferred, Site};
 use crate::op::work::{Job, Work};
 
 pub use complete::complete;
+pub(crate) use complete::{fallback, is_identifier, kind_name};
 
 /// What kind of thing an operation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -369,7 +370,8 @@ table! {
     Triu = "triu", Compute, UNARY, [int("diagonal", 0)], triangle, movement;
     /// `attention %q, %k, %v[, %mask], scale, causal (false)`: `softmax(q kᵀ · scale + mask) v`,
     /// with `q: [..., m, d]`, `k: [..., n, d]`, `v: [..., n, e]`, equal leading dimensions; the mask
-    /// broadcasts to `[..., m, n]`; causal hides column `j` from row `i` when `j > i + n - m`. Floats.
+    /// broadcasts to `[..., m, n]`; causal hides column `j` from row `i` when `j > i`. A row without a
+    /// visible column yields NaN. Floats.
     Attention = "attention", Compute, Operands::optional_last(&["q", "k", "v", "mask"]), [required("scale", AttrKind::Float), flag("causal")], attention, attention;
     /// `all_reduce %x, op, group`: the reduction of `x` over the ranks, on every rank.
     /// `op = premul_sum` takes `factor` too.

@@ -232,15 +232,49 @@ impl Dim {
             .iter()
             .map(|&(symbol, value)| (symbol, i128::from(value)));
         let quotient = Dim::from_parts(terms.collect(), self.constant(), divisor)?;
-        // A divisor that the dividend has already is covered by the guard made for the dividend.
-        let exact = quotient.divisor() == 1 || quotient.divisor() == self.divisor();
-        Ok((
-            quotient,
-            (!exact).then(|| Guard::Divisible {
-                dim: self.clone(),
-                by,
+        let guard = if quotient.divisor() == self.divisor() {
+            None
+        } else {
+            quotient.guard()
+        };
+        Ok((quotient, guard))
+    }
+
+    /// The condition that makes the division of this expression exact; `None` without a division.
+    pub fn guard(&self) -> Option<Guard> {
+        let by = self.divisor();
+        let dim = self.mul(by).ok().filter(|_| by != 1)?;
+        Some(Guard::Divisible { dim, by })
+    }
+
+    /// Integer content and the primitive rest: the expression is
+    /// `content / divisor × rest`. A fixed size has no rest.
+    fn factor(&self) -> (i128, Option<Affine>) {
+        let Repr::Affine(affine) = &self.0 else {
+            return (self.constant(), None);
+        };
+        let content = affine
+            .terms
+            .iter()
+            .fold(i128::from(affine.constant), |content, term| {
+                gcd(content, i128::from(term.1))
+            })
+            * i128::from(affine.terms[0].1.signum());
+        // The content divides every coefficient, so the quotients fit.
+        let divide = |value: i64| (i128::from(value) / content) as i64;
+        let terms = affine
+            .terms
+            .iter()
+            .map(|&(symbol, value)| (symbol, divide(value)))
+            .collect();
+        (
+            content,
+            Some(Affine {
+                terms,
+                constant: divide(affine.constant),
+                divisor: 1,
             }),
-        ))
+        )
     }
 
     /// The value under `bindings`.
@@ -330,6 +364,30 @@ impl fmt::Display for Dim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write(f, &[])
     }
+}
+
+/// Whether two lists of sizes have the same product for all values of the symbols; `None` when the
+/// fixed part exceeds 128 bits. Linear expressions are irreducible and factorisation is unique, so the
+/// products are equal exactly when the primitive factors and the fixed parts are.
+pub(crate) fn same_product(left: &[Dim], right: &[Dim]) -> Option<bool> {
+    let zero = |dims: &[Dim]| dims.iter().any(|dim| dim.as_fixed() == Some(0));
+    if zero(left) || zero(right) {
+        return Some(zero(left) && zero(right));
+    }
+    let split = |dims: &[Dim]| -> Option<(i128, i128, Vec<Affine>)> {
+        let (mut content, mut divisor, mut rests) = (1i128, 1i128, Vec::new());
+        for dim in dims {
+            let (factor, rest) = dim.factor();
+            content = content.checked_mul(factor)?;
+            divisor = divisor.checked_mul(i128::from(dim.divisor()))?;
+            let common = gcd(content, divisor);
+            (content, divisor) = (content / common, divisor / common);
+            rests.extend(rest);
+        }
+        rests.sort_unstable();
+        Some((content, divisor, rests))
+    };
+    Some(split(left)? == split(right)?)
 }
 
 /// A condition on the symbols of a graph, checked when they are bound.

@@ -1,7 +1,7 @@
 //! Completing the attributes of an operation: kinds, defaults, one canonical form.
 
 use crate::arena::Id as _;
-use crate::diag::{Code, Diagnostic};
+use crate::diag::{Code, Diagnostic, closest};
 use crate::op::attr::{Attr, Attrs};
 use crate::op::{AttrKind, AttrSpec, Fallback, Op, info};
 use crate::shape::Dim;
@@ -15,15 +15,14 @@ pub fn complete(op: Op, attrs: &Attrs) -> Result<Attrs, Diagnostic> {
     for (name, value) in attrs.iter() {
         let spec = info.attr(name);
         if spec.is_none() && op != Op::Custom {
-            let known: Vec<&str> = info.attrs.iter().map(|spec| spec.name).collect();
-            let mut diagnostic =
-                Diagnostic::new(Code::Attribute, format!("`{op}` has no attribute `{name}`"));
-            diagnostic = if known.is_empty() {
-                diagnostic.expected("no attributes")
-            } else {
-                diagnostic.expected(format!("attributes among {}", known.join(", ")))
-            };
-            return Err(diagnostic);
+            return Err(unknown_attribute(op, name));
+        }
+        if !is_identifier(name) {
+            return Err(Diagnostic::new(
+                Code::Attribute,
+                format!("`{name}` is no name of an attribute"),
+            )
+            .expected("a letter or `_`, then letters, digits and `_`"));
         }
         let value = match spec {
             Some(spec) => convert(spec, value.clone()).map_err(|value| {
@@ -58,6 +57,26 @@ pub fn complete(op: Op, attrs: &Attrs) -> Result<Attrs, Diagnostic> {
         }
     }
     Ok(out)
+}
+
+fn unknown_attribute(op: Op, name: &str) -> Diagnostic {
+    let known: Vec<&str> = info(op).attrs.iter().map(|spec| spec.name).collect();
+    let diagnostic = Diagnostic::new(Code::Attribute, format!("`{op}` has no attribute `{name}`"));
+    let diagnostic = if known.is_empty() {
+        diagnostic.expected("no attributes")
+    } else {
+        diagnostic.expected(format!("attributes among {}", known.join(", ")))
+    };
+    match closest(name, known) {
+        Some(meant) => diagnostic.help(format!("did you mean `{meant}`?")),
+        None => diagnostic,
+    }
+}
+
+/// Whether the text form can hold `name` as the name of a symbol or attribute.
+pub(crate) fn is_identifier(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// The value a missing attribute has.
@@ -124,6 +143,7 @@ fn free_form(value: Attr) -> Attr {
                 .collect();
             ints.map_or(Attr::Dims(dims), Attr::Ints)
         }
+        Attr::Types(types) if types.is_empty() => Attr::Ints(Vec::new()),
         Attr::Float(value) => Attr::Float(canonical(value)),
         value => value,
     }
