@@ -21,6 +21,7 @@ use thiserror::Error;
 
 mod board;
 mod in_process;
+mod lobby;
 mod meeting;
 mod mesh;
 mod wire;
@@ -178,11 +179,11 @@ pub enum ControlError {
         /// The member that left.
         rank: u32,
         /// What it published last.
-        state: RankState,
+        state: Box<RankState>,
     },
     /// The job has failed.
     #[error(transparent)]
-    Failed(#[from] Failure),
+    Failed(Box<Failure>),
     /// A contribution is longer than the control plane carries.
     #[error("{key}: {bytes} bytes are more than the {limit} an exchange carries")]
     TooLong {
@@ -228,7 +229,7 @@ impl ControlError {
     /// keeps its failure.
     pub fn into_failure(self, rank: u32) -> Failure {
         match self {
-            ControlError::Failed(failure) => failure,
+            ControlError::Failed(failure) => *failure,
             ControlError::Timeout {
                 key,
                 missing,

@@ -15,7 +15,11 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Message {
     /// A contribution to an exchange.
-    Part { exchange: Exchange, bytes: Vec<u8> },
+    Part {
+        exchange: Exchange,
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
     /// Where the sender stands.
     State(RankState),
     /// The job has failed.
@@ -213,7 +217,7 @@ enum Progress {
 
 fn progress(known: &Known, exchange: &Exchange, deadline: Instant) -> Progress {
     if let Some(failure) = &known.failure {
-        return Progress::Done(Err(ControlError::Failed(failure.clone())));
+        return Progress::Done(Err(ControlError::Failed(Box::new(failure.clone()))));
     }
     let parts = &known.parts[exchange];
     let missing: Vec<u32> = exchange
@@ -236,7 +240,7 @@ fn progress(known: &Known, exchange: &Exchange, deadline: Instant) -> Progress {
     }
     for &rank in &missing {
         if status(rank).life == Life::Left {
-            let state = status(rank).state.clone();
+            let state = Box::new(status(rank).state.clone());
             return Progress::Done(Err(ControlError::PeerLeft { key, rank, state }));
         }
     }
@@ -294,7 +298,7 @@ impl<T: Transport> Control for Endpoint<T> {
         let exchange = {
             let mut known = self.board.lock();
             if let Some(failure) = &known.failure {
-                return Err(ControlError::Failed(failure.clone()));
+                return Err(ControlError::Failed(Box::new(failure.clone())));
             }
             let turn = known
                 .turns

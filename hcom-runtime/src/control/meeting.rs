@@ -20,8 +20,9 @@ use thiserror::Error;
 
 use super::{
     Control,
+    lobby::{Event, Guest, Lobby},
     mesh::{self, Link},
-    wire::{Broken, Reader, START_FRAME, VERSION, Writer, frame, wait},
+    wire::{Broken, Reader, VERSION, frame, wait},
 };
 use crate::{failure::RankList, startup::StartError};
 
@@ -160,6 +161,16 @@ impl Meeting<'_> {
         format!("{}:{}", self.host, self.port)
     }
 
+    fn resolve(&self) -> Result<Vec<SocketAddr>, StartError> {
+        match (self.host, self.port).to_socket_addrs() {
+            Ok(addresses) => Ok(addresses.collect()),
+            Err(source) => Err(StartError::Resolve {
+                host: self.host.to_string(),
+                source,
+            }),
+        }
+    }
+
     fn missing(&self, missing: Vec<u32>) -> Refusal {
         Refusal::Missing {
             missing,
@@ -176,7 +187,7 @@ impl Meeting<'_> {
     // Rank 0.
 
     fn listen(&self) -> Result<TcpListener, StartError> {
-        match TcpListener::bind((self.host, self.port)) {
+        match TcpListener::bind(&*self.resolve()?) {
             Ok(listener) => Ok(listener),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(self.occupied()),
             Err(source) => Err(StartError::Listen {
@@ -189,7 +200,7 @@ impl Meeting<'_> {
     /// Rank 0 found its port in use: by another rank 0 of this job, which then learns about it too,
     /// or by something else.
     fn occupied(&self) -> StartError {
-        let deadline = Instant::now() + ATTEMPT.min(self.timeout);
+        let deadline = Instant::now() + (ATTEMPT / 2).min(self.timeout);
         match self.ask(deadline) {
             Ok(Answer::Refused(refusal)) => refusal.into(),
             _ => StartError::PortInUse {
@@ -416,15 +427,8 @@ impl Meeting<'_> {
     }
 
     fn reach(&self, deadline: Instant) -> Result<TcpStream, StartError> {
-        let addresses =
-            (self.host, self.port)
-                .to_socket_addrs()
-                .map_err(|source| StartError::Resolve {
-                    host: self.host.to_string(),
-                    source,
-                })?;
         let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        for address in addresses {
+        for address in self.resolve()? {
             let left = deadline.saturating_duration_since(Instant::now());
             match TcpStream::connect_timeout(&address, left.clamp(RETRY, ATTEMPT)) {
                 // On one host, connecting to a free port can connect a socket to itself.
@@ -452,10 +456,7 @@ impl Meeting<'_> {
         }));
         let mut absent = None;
         loop {
-            let ended = match link.reader.fill() {
-                Ok(()) => None,
-                Err(error) => Some(error),
-            };
+            let ended = link.reader.fill().err();
             loop {
                 match link.reader.take::<Reply>() {
                     Ok(None) => break,
@@ -524,16 +525,6 @@ struct Joined {
 }
 
 impl Link {
-    fn new(rank: u32, stream: TcpStream) -> io::Result<Link> {
-        mesh::prepare(&stream)?;
-        let stream = Arc::new(stream);
-        Ok(Link {
-            rank,
-            reader: Reader::new(stream.clone(), START_FRAME),
-            writer: Writer::new(stream),
-        })
-    }
-
     fn refuse(&mut self, refusal: &Refusal) {
         self.writer.send(&frame(&Reply::Refuse(refusal.clone())));
         self.writer.finish();
@@ -542,105 +533,38 @@ impl Link {
     }
 }
 
-/// A listening socket and the connections that have not said yet what they want.
-struct Lobby {
-    listener: TcpListener,
-    guests: Vec<Guest>,
-}
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
 
-struct Guest {
-    link: Link,
-    address: SocketAddr,
-}
+    use super::{super::wire::PREAMBLE, *};
 
-impl Guest {
-    fn into_link(self, rank: u32) -> Link {
-        Link { rank, ..self.link }
-    }
-}
-
-enum Event {
-    /// A connection has said what it wants.
-    Hello(Guest, Hello),
-    /// A connection speaks another version of the protocol.
-    OtherVersion { address: SocketAddr, version: u32 },
-    /// There is something to read on this one of the watched connections.
-    Watched(usize),
-    /// The time is over, or something happened that is of no interest.
-    Time,
-}
-
-/// With more silent connections than this the oldest are dropped.
-const SILENT: usize = 1024;
-
-impl Lobby {
-    fn new(listener: TcpListener) -> io::Result<Lobby> {
-        listener.set_nonblocking(true)?;
-        Ok(Lobby {
-            listener,
-            guests: Vec::new(),
-        })
-    }
-
-    fn next(&mut self, watched: &[&Reader], until: Instant) -> io::Result<Event> {
-        let mut events = vec![PollFd::new(&self.listener, PollFlags::IN)];
-        events.extend(
-            watched
-                .iter()
-                .map(|&reader| PollFd::new(reader, PollFlags::IN)),
+    #[test]
+    fn a_rank_that_ends_while_others_are_missing_is_named() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut one = TcpStream::connect(address).unwrap();
+        one.write_all(&PREAMBLE).unwrap();
+        let join = Hello::Join {
+            job: String::new(),
+            rank: 1,
+            world_size: 3,
+            listen: address,
+        };
+        one.write_all(&frame(&join)).unwrap();
+        drop(one);
+        let zero = Meeting {
+            job: "",
+            rank: 0,
+            world_size: 3,
+            host: "127.0.0.1",
+            port: address.port(),
+            listener: Some(listener),
+            timeout: Duration::from_secs(20),
+        };
+        assert_eq!(
+            zero.attend().err().unwrap().to_string(),
+            "rank 1 ended while waiting for rank 2: look at its output"
         );
-        let readers = self.guests.iter().map(|guest| &guest.link.reader);
-        events.extend(readers.map(|reader| PollFd::new(reader, PollFlags::IN)));
-        wait(&mut events, Some(until))?;
-        let ready: Vec<bool> = events
-            .iter()
-            .map(|event| !event.revents().is_empty())
-            .collect();
-        drop(events);
-        if let Some(index) = (0..watched.len()).find(|index| ready[1 + index]) {
-            return Ok(Event::Watched(index));
-        }
-        let first_guest = 1 + watched.len();
-        for index in (0..ready.len() - first_guest).rev() {
-            if !ready[first_guest + index] {
-                continue;
-            }
-            let guest = &mut self.guests[index];
-            let ended = guest.link.reader.fill().is_err();
-            match guest.link.reader.take::<Hello>() {
-                Ok(Some(hello)) => return Ok(Event::Hello(self.guests.remove(index), hello)),
-                Ok(None) if !ended => {}
-                Err(Broken::Version(version)) => {
-                    let address = self.guests.remove(index).address;
-                    return Ok(Event::OtherVersion { address, version });
-                }
-                Ok(None) | Err(_) => drop(self.guests.remove(index)),
-            }
-        }
-        if ready[0] {
-            self.accept()?;
-        }
-        Ok(Event::Time)
-    }
-
-    fn accept(&mut self) -> io::Result<()> {
-        loop {
-            match self.listener.accept() {
-                Ok((stream, address)) => {
-                    // A connection that ended at once is of no interest.
-                    if let Ok(link) = Link::new(u32::MAX, stream) {
-                        self.guests.push(Guest { link, address });
-                    }
-                    if self.guests.len() > SILENT {
-                        self.guests.remove(0);
-                    }
-                }
-                Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => return Ok(()),
-                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
-                    _ => return Err(error),
-                },
-            }
-        }
     }
 }

@@ -1,7 +1,8 @@
 //! The control plane of ranks that are processes: a socket to every other rank.
 //!
 //! One thread per rank reads all sockets and writes what they would not take at once. The end of a
-//! connection is the death of the rank behind it, unless it has said goodbye.
+//! connection is the death of the rank behind it, unless it has said goodbye. A goodbye is answered by
+//! ending the connection, so that the leaving rank knows when its last words have been read.
 
 use std::{
     io,
@@ -20,7 +21,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use super::{
     Control,
     board::{Board, Endpoint, Message, Transport},
-    wire::{Broken, MESH_FRAME, Reader, Writer, frame, wait},
+    wire::{Broken, MESH_FRAME, Reader, START_FRAME, Writer, frame, wait},
 };
 
 /// One established connection to another rank.
@@ -30,8 +31,22 @@ pub(super) struct Link {
     pub(super) writer: Writer,
 }
 
-/// How long a rank that ends may take to send what is still queued.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+impl Link {
+    /// A fresh connection, to be set up in the limits of the start-up.
+    pub(super) fn new(rank: u32, stream: TcpStream) -> io::Result<Link> {
+        prepare(&stream)?;
+        let stream = Arc::new(stream);
+        Ok(Link {
+            rank,
+            reader: Reader::new(stream.clone(), START_FRAME),
+            writer: Writer::new(stream),
+        })
+    }
+}
+
+/// How long a rank that ends waits for the others to read what it has sent. Only a rank that is
+/// stopped needs longer; it then misses the goodbye.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// The control plane of `rank` over `links`, one to every other rank.
 pub(super) fn control(
@@ -140,12 +155,11 @@ impl Worker {
             if stop_at.is_none() && self.outgoing.closing.load(Ordering::Acquire) {
                 stop_at = Some(Instant::now() + LAST_WORDS);
             }
-            let waiting: Vec<bool> = self.flush();
-            if let Some(stop_at) = stop_at
-                && (Instant::now() >= stop_at || !waiting.contains(&true))
-            {
-                break;
+            // The goodbye has been sent; whoever has read it ends its connection.
+            if stop_at.is_some_and(|at| self.readers.is_empty() || Instant::now() >= at) {
+                return;
             }
+            let waiting = self.flush();
             ready = match self.wait(&waiting, stop_at) {
                 Ok(ready) => ready,
                 Err(error) => {
@@ -158,13 +172,6 @@ impl Worker {
                 }
             };
         }
-        for (rank, reader) in &mut self.readers {
-            if let Some(writer) = self.outgoing.writer(*rank) {
-                writer.finish();
-            }
-            // Closing a socket with unread data would discard what was sent on it.
-            let _ = reader.fill();
-        }
     }
 
     /// Takes in what has arrived on the connections at these indices.
@@ -176,7 +183,14 @@ impl Worker {
             let ended = reader.fill().err();
             let broken = loop {
                 match reader.take::<Message>() {
-                    Ok(Some(message)) => self.board.deliver(rank, message),
+                    Ok(Some(message)) => {
+                        if let Message::Goodbye { .. } = message
+                            && let Some(mut writer) = self.outgoing.writer(rank)
+                        {
+                            writer.finish();
+                        }
+                        self.board.deliver(rank, message);
+                    }
                     Ok(None) => break ended.map(Broken::Ended),
                     Err(broken) => break Some(broken),
                 }
@@ -236,7 +250,7 @@ fn reason(broken: &Broken) -> String {
 
 /// Prepares a connection between two ranks: no blocking, no delay, and a host that vanished without
 /// closing it is noticed within a minute.
-pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
+fn prepare(stream: &TcpStream) -> io::Result<()> {
     use rustix::net::sockopt;
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;

@@ -189,8 +189,12 @@ impl Writer {
         false
     }
 
-    /// Tells the other side that nothing follows.
-    pub(super) fn finish(&self) {
+    /// Tells the other side that nothing follows. What the socket has not taken yet is dropped.
+    pub(super) fn finish(&mut self) {
+        self.broken = true;
+        self.queue.clear();
+        self.latest = None;
+        // It fails when the connection has ended, which is as good.
         let _ = self.stream.shutdown(std::net::Shutdown::Write);
     }
 }
