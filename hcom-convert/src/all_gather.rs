@@ -59,9 +59,7 @@ pub fn along(
     group: GroupId,
 ) -> Result<ValueId, ConvertError> {
     context.member_of(CALL, group)?;
-    let attrs = Attrs::new()
-        .with("dim", dim)
-        .with("group", group);
+    let attrs = Attrs::new().with("dim", dim).with("group", group);
     context.push(Op::AllGather, &[input], attrs)
 }
 
@@ -73,7 +71,10 @@ fn concatenated(input: &Type, group_size: u32) -> Result<Type, ConvertError> {
     let rows = first
         .mul(u64::from(group_size))
         .map_err(|source| ConvertError::Size { call: CALL, source })?;
-    Ok(Type::new(input.dtype, input.shape.clone().with_dim(0, rows)))
+    Ok(Type::new(
+        input.dtype,
+        input.shape.clone().with_dim(0, rows),
+    ))
 }
 
 /// The shape of the inputs stacked along a new dimension 0.

@@ -22,10 +22,17 @@ pub fn convert(
     group: GroupId,
 ) -> Result<ValueId, ConvertError> {
     let group_size = context.member_of(CALL, group)?.group_size();
-    reduction::lower(CALL, context, tensor, reduction, group_size, |context, x, op| {
-        let attrs = Attrs::new().with("op", op).with("group", group);
-        context.push(Op::AllReduce, &[x], attrs)
-    })
+    reduction::lower(
+        CALL,
+        context,
+        tensor,
+        reduction,
+        group_size,
+        |context, x, op| {
+            let attrs = Attrs::new().with("op", op).with("group", group);
+            context.push(Op::AllReduce, &[x], attrs)
+        },
+    )
 }
 
 #[cfg(test)]

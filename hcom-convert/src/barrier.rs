@@ -27,23 +27,11 @@ mod tests {
 
     #[test]
     fn one_node_without_operands() {
-        check(
-            None,
-            &[0, 1],
-            0,
-            &Call::Barrier,
-            expect![[r#""#]],
-        );
+        check(None, &[0, 1], 0, &Call::Barrier, expect![[r#""#]]);
     }
 
     #[test]
     fn an_outsider_is_refused() {
-        check(
-            None,
-            &[1, 3],
-            0,
-            &Call::Barrier,
-            expect![[r#""#]],
-        );
+        check(None, &[1, 3], 0, &Call::Barrier, expect![[r#""#]]);
     }
 }

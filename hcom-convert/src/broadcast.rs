@@ -50,9 +50,7 @@ pub fn convert(
             ranks: members.ranks.clone(),
         });
     };
-    let attrs = Attrs::new()
-        .with("root", group_rank)
-        .with("group", group);
+    let attrs = Attrs::new().with("root", group_rank).with("group", group);
     context.push(Op::Broadcast, &[tensor], attrs)
 }
 

@@ -114,7 +114,9 @@ pub enum ConvertError {
         reason: &'static str,
     },
     /// A dimension cannot be cut into one equal block per rank.
-    #[error("{call}: dimension {dim} has size {size}, not divisible by the group size {group_size}")]
+    #[error(
+        "{call}: dimension {dim} has size {size}, not divisible by the group size {group_size}"
+    )]
     NotDivisible {
         /// The call.
         call: &'static str,
@@ -136,7 +138,9 @@ pub enum ConvertError {
         rank: usize,
     },
     /// The output tensor does not fit what the call produces.
-    #[error("{call}: the output is {got}, expected {expected} (input {input}, group size {group_size})")]
+    #[error(
+        "{call}: the output is {got}, expected {expected} (input {input}, group size {group_size})"
+    )]
     Output {
         /// The call.
         call: &'static str,
@@ -208,7 +212,12 @@ pub(crate) mod tests {
         };
         let actual = match convert(&mut context, call, operand, group) {
             Ok(value) => builder
-                .finish(value.map(|value| ("y".to_owned(), value)).into_iter().collect())
+                .finish(
+                    value
+                        .map(|value| ("y".to_owned(), value))
+                        .into_iter()
+                        .collect(),
+                )
                 .expect("a converted graph is valid")
                 .to_string(),
             Err(error) => error.to_string(),

@@ -56,13 +56,20 @@ pub fn along(
 ) -> Result<ValueId, ConvertError> {
     let group_size = context.member_of(CALL, group)?.group_size();
     block(context.builder.ty(input), dim, group_size)?;
-    reduction::lower(CALL, context, input, reduction, group_size, |context, x, op| {
-        let attrs = Attrs::new()
-            .with("op", op)
-            .with("dim", dim)
-            .with("group", group);
-        context.push(Op::ReduceScatter, &[x], attrs)
-    })
+    reduction::lower(
+        CALL,
+        context,
+        input,
+        reduction,
+        group_size,
+        |context, x, op| {
+            let attrs = Attrs::new()
+                .with("op", op)
+                .with("dim", dim)
+                .with("group", group);
+            context.push(Op::ReduceScatter, &[x], attrs)
+        },
+    )
 }
 
 /// The type of one rank's block.

@@ -55,13 +55,17 @@ pub(crate) fn lower<'a>(
     collective: impl FnOnce(&mut Context<'a>, ValueId, ReduceOp) -> Result<ValueId, ConvertError>,
 ) -> Result<ValueId, ConvertError> {
     let dtype = context.builder.ty(tensor).dtype;
-    let Plan { wide, scale, op, mean } =
-        plan(reduction, dtype).map_err(|reason| ConvertError::Reduction {
-            call,
-            op: reduction.op,
-            dtype,
-            reason,
-        })?;
+    let Plan {
+        wide,
+        scale,
+        op,
+        mean,
+    } = plan(reduction, dtype).map_err(|reason| ConvertError::Reduction {
+        call,
+        op: reduction.op,
+        dtype,
+        reason,
+    })?;
     let mut value = context.cast(tensor, wide)?;
     if let Some(factor) = scale {
         let factor = context.scalar(factor, wide)?;
@@ -111,12 +115,14 @@ fn plan(reduction: Reduction, dtype: DType) -> Result<Plan, &'static str> {
                 mean: false,
             })
         }
-        ReduceOp::Sum | ReduceOp::Max | ReduceOp::Bor if dtype == DType::Bool => {
-            Ok(Plan { wide: wide(dtype), ..plain(ReduceOp::Max) })
-        }
-        ReduceOp::Prod | ReduceOp::Min | ReduceOp::Band if dtype == DType::Bool => {
-            Ok(Plan { wide: wide(dtype), ..plain(ReduceOp::Min) })
-        }
+        ReduceOp::Sum | ReduceOp::Max | ReduceOp::Bor if dtype == DType::Bool => Ok(Plan {
+            wide: wide(dtype),
+            ..plain(ReduceOp::Max)
+        }),
+        ReduceOp::Prod | ReduceOp::Min | ReduceOp::Band if dtype == DType::Bool => Ok(Plan {
+            wide: wide(dtype),
+            ..plain(ReduceOp::Min)
+        }),
         ReduceOp::Avg if dtype == DType::Bool => {
             Err("a mean of booleans is no boolean; cast the tensor to a number first")
         }
@@ -126,9 +132,7 @@ fn plan(reduction: Reduction, dtype: DType) -> Result<Plan, &'static str> {
             op: ReduceOp::Sum,
             mean: true,
         }),
-        ReduceOp::Min | ReduceOp::Max if dtype.is_complex() => {
-            Err("complex numbers have no order")
-        }
+        ReduceOp::Min | ReduceOp::Max if dtype.is_complex() => Err("complex numbers have no order"),
         ReduceOp::Band | ReduceOp::Bor | ReduceOp::Bxor => {
             Err("the device library has no bitwise reduction")
         }

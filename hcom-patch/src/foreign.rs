@@ -102,13 +102,13 @@ impl Foreign {
             // which without gaps is `shape` elements from `pointer`, stays valid and is ours to use
             // while `owner`, which the array keeps, exists.
             Memory::Dense(unsafe {
-                Array::from_raw(
+                wrap(
                     runtime,
                     owner.pointer(),
                     dtype,
                     shape,
                     Box::new(Arc::clone(&owner)),
-                )
+                )?
             })
         } else {
             let (positions, low, length) =
@@ -122,13 +122,13 @@ impl Foreign {
             // SAFETY: `first` and `length` are the smallest range that holds all elements, of which
             // the implementor guarantees the same as above.
             let range = unsafe {
-                Array::from_raw(
+                wrap(
                     runtime,
                     first,
                     dtype,
                     &[length],
                     Box::new(Arc::clone(&owner)),
-                )
+                )?
             };
             Memory::Strided(Box::new(Strided::new(runtime, range, &positions)?))
         };
@@ -223,6 +223,22 @@ fn upload<T: Element>(runtime: &Runtime, elements: &[T]) -> Result<Array, Error>
         element.write_le(&mut bytes);
     }
     Ok(runtime.array(T::DTYPE, &[elements.len() as u64], &bytes)?)
+}
+
+/// An array over memory that `owner` keeps.
+///
+/// # Safety
+/// As for [`DeviceTensor`].
+unsafe fn wrap(
+    _: &Runtime,
+    _: *mut c_void,
+    _: DType,
+    _: &[u64],
+    _: Box<Arc<dyn DeviceTensor>>,
+) -> Result<Array, Error> {
+    Err(Error::NoDevice {
+        operation: "a foreign tensor",
+    })
 }
 
 /// Whether the elements lie one after the other in row-major order. Strides of dimensions of size

@@ -167,17 +167,15 @@ impl Draft {
             let value = values[&self.current[&tensor.id()]];
             builder.push(Op::CopyToInput, &[value, values[input]], Attrs::new())?;
         }
-        let named = outputs
-            .iter()
-            .enumerate()
-            .map(|(index, tensor)| {
-                let name = match outputs.len() {
-                    1 => "y".to_owned(),
-                    _ => format!("y{index}"),
-                };
-                (name, values[&self.current[&tensor.id()]])
-            })
-            .collect();
+        let mut named = Vec::new();
+        for (index, tensor) in outputs.iter().enumerate() {
+            let value = values[&self.current[&tensor.id()]];
+            match outputs.len() {
+                1 => builder.rename(value, "y"),
+                _ => builder.rename(value, &format!("y{index}")),
+            }
+            named.push((builder.graph().value(value).name.clone(), value));
+        }
         Ok(Piece {
             graph: builder.finish(named)?,
             inputs: self.inputs.into_iter().map(|(tensor, _)| tensor).collect(),
