@@ -375,34 +375,20 @@ struct Callbacks;
 impl ParseCallbacks for Callbacks {
     fn int_macro(&self, name: &str, _value: i64) -> Option<IntKind> {
         let any = |prefixes: &[&str]| prefixes.iter().any(|p| name.starts_with(p));
-        Some(
-            if any(&["ACL_ERROR_", "ACL_SUCCESS", "ACL_RT_SUCCESS", "ACLNN_"]) {
-                IntKind::I32
-            } else if any(&["ACL_MAJOR", "ACL_MINOR", "ACL_PATCH"]) {
-                IntKind::I32
-            } else if name.ends_with("_MAX_LENGTH")
-                || name.ends_with("_MAX_SIZE")
-                || any(&["HCCL_ROOT_INFO_BYTES", "ACL_IPC_EVENT_HANDLE_SIZE"])
-            {
-                IntKind::Custom {
-                    name: "usize",
-                    is_signed: false,
-                }
-            } else if any(&[
-                "ACL_PROF_",
-                "ACL_CONTINUE_ON_FAILURE",
-                "ACL_STOP_ON_FAILURE",
-                "ACL_RT_VMM_",
-                "ACL_RT_IPC_MEM_",
-                "ACL_RT_NOTIFY_",
-                "ACL_NOTIFY_",
-                "ACL_UNKNOWN_RANK",
-            ]) {
-                IntKind::U64
-            } else {
-                IntKind::U32
-            },
-        )
+        let named = |name, is_signed| IntKind::Custom { name, is_signed };
+        Some(match name {
+            _ if any(&["ACL_ERROR_", "ACL_SUCCESS", "ACL_RT_SUCCESS"]) => named("aclError", true),
+            _ if any(&["ACLNN_"]) => named("aclnnStatus", true),
+            _ if any(&["ACL_MAJOR_", "ACL_MINOR_", "ACL_PATCH_"]) => IntKind::I32,
+            "HCCL_ROOT_INFO_BYTES" | "ACL_IPC_EVENT_HANDLE_SIZE" => named("usize", false),
+            _ if name.ends_with("_MAX_LENGTH") || name.ends_with("_MAX_SIZE") => {
+                named("usize", false)
+            }
+            "ACL_CONTINUE_ON_FAILURE" | "ACL_STOP_ON_FAILURE" | "ACL_UNKNOWN_RANK" => IntKind::U64,
+            _ if any(&["ACL_PROF_", "ACL_NOTIFY_", "ACL_RT_NOTIFY_"]) => IntKind::U64,
+            _ if any(&["ACL_RT_VMM_", "ACL_RT_IPC_"]) => IntKind::U64,
+            _ => IntKind::U32,
+        })
     }
 
     fn process_comment(&self, comment: &str) -> Option<String> {
