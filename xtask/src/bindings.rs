@@ -131,6 +131,7 @@ fn generate(include: &Path) -> Result<String> {
             types.push(item);
             continue;
         };
+        let (unsafety, abi) = (&block.unsafety, &block.abi);
         for function in block.items {
             let syn::ForeignItem::Fn(function) = function else {
                 bail!("the headers declare something foreign that is no function");
@@ -151,7 +152,7 @@ fn generate(include: &Path) -> Result<String> {
             let (inputs, output) = (&function.sig.inputs, &function.sig.output);
             prototypes.push(quote! {
                 #(#[doc = #docs])*
-                pub type #name = unsafe extern "C" fn(#inputs) #output;
+                pub type #name = #unsafety #abi fn(#inputs) #output;
             });
             rows.push_str(&format!(
                 "        {name}: {}, {};\n",

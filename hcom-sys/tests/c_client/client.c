@@ -1,0 +1,188 @@
+/*
+ * A client of ACL and HCCL as other people write them: ranks as threads or as processes, an
+ * all_reduce, an all_gather and a broadcast, every element checked.
+ *
+ * Usage: client threads|processes RANKS
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "acl/acl.h"
+#include "hccl/hccl.h"
+
+#define COUNT 1000
+
+#define ACL(call)                                                                                  \
+    do {                                                                                           \
+        aclError code = (call);                                                                    \
+        if (code != ACL_SUCCESS) {                                                                 \
+            fprintf(stderr, "%s: %d %s\n", #call, code, aclGetRecentErrMsg());                     \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+#define HCCL(call)                                                                                 \
+    do {                                                                                           \
+        HcclResult code = (call);                                                                  \
+        if (code != HCCL_SUCCESS) {                                                                \
+            fprintf(stderr, "%s: %d %s\n", #call, (int)code, HcclGetErrorString(code));            \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+struct rank {
+    uint32_t rank;
+    uint32_t ranks;
+    HcclRootInfo ticket;
+};
+
+/* Exact in f32, and different for every rank and element. */
+static float value(uint32_t rank, uint32_t i)
+{
+    return (float)(rank * 4096 + i);
+}
+
+static void expect(const struct rank *me, const char *what, uint32_t i, float got, float want)
+{
+    if (got != want) {
+        fprintf(stderr, "rank %u: %s[%u] is %f, not %f\n", me->rank, what, i, got, want);
+        exit(1);
+    }
+}
+
+static void *run(void *argument)
+{
+    struct rank *me = argument;
+    const size_t bytes = COUNT * sizeof(float);
+    float *host = malloc(bytes * me->ranks);
+    void *in, *out;
+    aclrtStream stream;
+    HcclComm comm;
+    uint32_t rank, ranks;
+
+    ACL(aclrtSetDevice((int32_t)me->rank));
+    ACL(aclrtCreateStream(&stream));
+    ACL(aclrtMalloc(&in, bytes, ACL_MEM_MALLOC_HUGE_FIRST));
+    ACL(aclrtMalloc(&out, bytes * me->ranks, ACL_MEM_MALLOC_HUGE_FIRST));
+    HCCL(HcclCommInitRootInfo(me->ranks, &me->ticket, me->rank, &comm));
+    HCCL(HcclGetRankId(comm, &rank));
+    HCCL(HcclGetRankSize(comm, &ranks));
+    if (rank != me->rank || ranks != me->ranks) {
+        fprintf(stderr, "rank %u of %u became %u of %u\n", me->rank, me->ranks, rank, ranks);
+        exit(1);
+    }
+
+    for (uint32_t i = 0; i < COUNT; i++)
+        host[i] = value(me->rank, i);
+    ACL(aclrtMemcpy(in, bytes, host, bytes, ACL_MEMCPY_HOST_TO_DEVICE));
+
+    HCCL(HcclAllReduce(in, out, COUNT, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, comm, stream));
+    ACL(aclrtSynchronizeStream(stream));
+    ACL(aclrtMemcpy(host, bytes, out, bytes, ACL_MEMCPY_DEVICE_TO_HOST));
+    for (uint32_t i = 0; i < COUNT; i++) {
+        float sum = 0;
+        for (uint32_t r = 0; r < me->ranks; r++)
+            sum += value(r, i);
+        expect(me, "all_reduce", i, host[i], sum);
+    }
+
+    HCCL(HcclAllGather(in, out, COUNT, HCCL_DATA_TYPE_FP32, comm, stream));
+    ACL(aclrtSynchronizeStream(stream));
+    ACL(aclrtMemcpy(host, bytes * me->ranks, out, bytes * me->ranks, ACL_MEMCPY_DEVICE_TO_HOST));
+    for (uint32_t i = 0; i < COUNT * me->ranks; i++)
+        expect(me, "all_gather", i, host[i], value(i / COUNT, i % COUNT));
+
+    HCCL(HcclBroadcast(in, COUNT, HCCL_DATA_TYPE_FP32, me->ranks - 1, comm, stream));
+    HCCL(HcclBarrier(comm, stream));
+    ACL(aclrtSynchronizeStream(stream));
+    ACL(aclrtMemcpy(host, bytes, in, bytes, ACL_MEMCPY_DEVICE_TO_HOST));
+    for (uint32_t i = 0; i < COUNT; i++)
+        expect(me, "broadcast", i, host[i], value(me->ranks - 1, i));
+
+    HCCL(HcclCommDestroy(comm));
+    ACL(aclrtFree(in));
+    ACL(aclrtFree(out));
+    ACL(aclrtDestroyStream(stream));
+    ACL(aclrtResetDevice((int32_t)me->rank));
+    free(host);
+    printf("rank %u of %u: ok\n", me->rank, me->ranks);
+    fflush(stdout);
+    return NULL;
+}
+
+static void ticket(struct rank *me)
+{
+    ACL(aclrtSetDevice((int32_t)me->rank));
+    HCCL(HcclGetRootInfo(&me->ticket));
+}
+
+static int threads(uint32_t ranks)
+{
+    pthread_t *thread = calloc(ranks, sizeof *thread);
+    struct rank *rank = calloc(ranks, sizeof *rank);
+
+    ACL(aclInit(NULL));
+    ticket(&rank[0]);
+    for (uint32_t r = 0; r < ranks; r++) {
+        rank[r].rank = r;
+        rank[r].ranks = ranks;
+        rank[r].ticket = rank[0].ticket;
+        if (pthread_create(&thread[r], NULL, run, &rank[r]) != 0)
+            return 1;
+    }
+    for (uint32_t r = 0; r < ranks; r++)
+        pthread_join(thread[r], NULL);
+    ACL(aclrtResetDevice(0));
+    ACL(aclFinalize());
+    free(rank);
+    free(thread);
+    return 0;
+}
+
+/* The ticket travels through one pipe per rank; nothing of ACL runs before the fork. */
+static int processes(uint32_t ranks)
+{
+    int (*pipes)[2] = calloc(ranks, sizeof *pipes);
+    int status = 0, failed = 0;
+
+    for (uint32_t r = 0; r < ranks; r++)
+        if (pipe(pipes[r]) != 0)
+            return 1;
+    for (uint32_t r = 0; r < ranks; r++) {
+        if (fork() != 0)
+            continue;
+        struct rank me = {.rank = r, .ranks = ranks};
+        ACL(aclInit(NULL));
+        if (r == 0) {
+            ticket(&me);
+            for (uint32_t to = 1; to < ranks; to++)
+                if (write(pipes[to][1], &me.ticket, sizeof me.ticket) != sizeof me.ticket)
+                    exit(1);
+        } else if (read(pipes[r][0], &me.ticket, sizeof me.ticket) != sizeof me.ticket) {
+            exit(1);
+        }
+        run(&me);
+        if (r == 0)
+            ACL(aclrtResetDevice(0));
+        ACL(aclFinalize());
+        exit(0);
+    }
+    for (uint32_t r = 0; r < ranks; r++) {
+        wait(&status);
+        failed |= status;
+    }
+    free(pipes);
+    return failed != 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 3)
+        return 2;
+    const uint32_t ranks = (uint32_t)atoi(argv[2]);
+    return strcmp(argv[1], "threads") == 0 ? threads(ranks) : processes(ranks);
+}
