@@ -1,6 +1,6 @@
 //! What went wrong: a code of the C interface and a text for people, kept per thread for `aclGetRecentErrMsg`.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CString, c_char};
 use std::ptr;
 
@@ -32,6 +32,7 @@ pub(crate) fn refuse<T>(code: i32, text: impl Into<String>) -> Outcome<T> {
 }
 
 thread_local! {
+    static CODE: Cell<i32> = const { Cell::new(0) };
     static PENDING: RefCell<Option<String>> = const { RefCell::new(None) };
     static HANDED_OUT: RefCell<CString> = RefCell::default();
 }
@@ -39,7 +40,13 @@ thread_local! {
 /// Keeps `message` as this thread's last error text and returns `code`.
 pub(crate) fn fail(code: i32, message: impl Into<String>) -> i32 {
     PENDING.set(Some(message.into()));
+    CODE.set(code);
     code
+}
+
+/// The code of this thread's last error, 0 without one; `take` forgets it.
+pub(crate) fn last_code(take: bool) -> i32 {
+    if take { CODE.take() } else { CODE.get() }
 }
 
 /// Takes this thread's last error text.

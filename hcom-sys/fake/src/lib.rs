@@ -1,10 +1,96 @@
 //! A CPU implementation of the Ascend ACL, HCCL and aclnn C ABI: real ranks, real data, real failures.
+//!
+//! [`table`] has every function under its C name, for `hcom_sys::Library::from_table`. Ranks are processes or threads
+//! of one host; both meet, exchange and fail through the same code.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `ffi` | the exported functions: pointers in, codes out |
+//! | `device`, `memory`, `span`, `shm` | devices and contexts; allocations; the bytes; mappings |
+//! | `stream`, `event`, `copy` | queues with a thread each, and what runs on them |
+//! | `comm` | communicators: rendezvous, meeting, watching, collectives |
+//! | `link` | modelled transfer times |
+//! | `aclnn`, `simd` | the operators |
+//! | `fault` | failures on demand |
+//! | `config`, `soc` | the environment; which chip this is |
+//!
+//! ```
+//! let library = hcom_sys::Library::from_table(hcom_fake::table());
+//! let mut devices = 0;
+//! // SAFETY: the signature is that of the headers, and `devices` is a place for the answer.
+//! let code = unsafe { library.aclrtGetDeviceCount().unwrap()(&mut devices) };
+//! assert_eq!((code, devices), (0, 16));
+//! ```
+//!
+//! # What holds
+//! - No value is invented: a collective delivers the data of all its ranks, or an error to all that live.
+//! - Device memory is one sealed memory file per device and process. Nothing has a name in any file system, and
+//!   everything is gone with the last process, however that ends.
+//! - Reductions combine ranks in rank order, so every rank gets the same bits, run after run.
+//! - No panic leaves an exported function, and no thread of this library keeps a process alive.
+//!
+//! # What it does not do
+//! Several hosts; offline models; kernels; overflow and saturation modes, which it only remembers.
 
 mod aclnn;
+mod clock;
+mod code;
 mod comm;
+mod config;
+mod copy;
+mod device;
 mod error;
-mod ffi;
+mod event;
+mod fault;
+#[doc(hidden)]
+pub mod ffi;
 mod futex;
+mod handle;
+mod link;
+mod memory;
 mod shm;
 mod simd;
+mod soc;
 mod span;
+mod stream;
+
+use std::sync::LazyLock;
+
+use hcom_sys::{Symbol, Table, entry};
+
+/// Hands every function except the aclnn operators to the macro `$callback`, in several calls of it, each with rows
+/// `fn name(parameter: type, …) -> type;`. The types are those of `hcom_sys::bindings` and `std::ffi`; the functions
+/// lie in `hcom_fake::ffi::all`. For the operators there is `for_each_operator!`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! for_each_symbol {
+    ($callback:ident) => {
+        $crate::for_each_device_symbol!($callback);
+        $crate::for_each_stream_symbol!($callback);
+        $crate::for_each_memory_symbol!($callback);
+        $crate::for_each_hccl_symbol!($callback);
+        $crate::for_each_tensor_function!($callback);
+        $crate::for_each_ext_symbol!($callback);
+    };
+}
+
+/// Every function of this library under its C name.
+pub fn table() -> &'static Table {
+    static TABLE: LazyLock<Table> = LazyLock::new(|| {
+        let mut symbols: Vec<(&'static str, Symbol)> = Vec::new();
+        macro_rules! functions {
+            ($(fn $name:ident($($parameter:ident: $ty:ty),*) -> $answer:ty;)*) => {
+                symbols.extend([$(entry::$name(ffi::all::$name)),*]);
+            };
+        }
+        macro_rules! operators {
+            ($($second:ident $first:ident($($parameter:ident: $ty:ty),*) = $plan:expr;)*) => {
+                symbols.extend([$(entry::$first(ffi::all::$first), entry::$second(ffi::all::$second)),*]);
+            };
+        }
+        for_each_symbol!(functions);
+        for_each_operator!(operators);
+        Table { name: "hcom-fake", version: env!("CARGO_PKG_VERSION"), symbols: symbols.leak() }
+    });
+    &TABLE
+}

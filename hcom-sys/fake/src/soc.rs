@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 
-use hcom_sys::bindings::{HcclDataType, HcclReduceOp};
+use hcom_sys::bindings::{self as sys, HcclDataType, HcclReduceOp};
 
 /// Chip families that differ in what HCCL accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,53 +50,52 @@ impl Soc {
 
     /// Whether collectives that only move data take `dtype`.
     pub(crate) fn moves(&self, dtype: HcclDataType) -> bool {
-        use HcclDataType as D;
         match dtype {
-            D::HCCL_DATA_TYPE_INT8
-            | D::HCCL_DATA_TYPE_INT16
-            | D::HCCL_DATA_TYPE_INT32
-            | D::HCCL_DATA_TYPE_INT64
-            | D::HCCL_DATA_TYPE_UINT8
-            | D::HCCL_DATA_TYPE_UINT16
-            | D::HCCL_DATA_TYPE_UINT32
-            | D::HCCL_DATA_TYPE_UINT64
-            | D::HCCL_DATA_TYPE_FP16
-            | D::HCCL_DATA_TYPE_FP32
-            | D::HCCL_DATA_TYPE_FP64 => true,
-            D::HCCL_DATA_TYPE_BFP16 => {
+            sys::HCCL_DATA_TYPE_INT8
+            | sys::HCCL_DATA_TYPE_INT16
+            | sys::HCCL_DATA_TYPE_INT32
+            | sys::HCCL_DATA_TYPE_INT64
+            | sys::HCCL_DATA_TYPE_UINT8
+            | sys::HCCL_DATA_TYPE_UINT16
+            | sys::HCCL_DATA_TYPE_UINT32
+            | sys::HCCL_DATA_TYPE_UINT64
+            | sys::HCCL_DATA_TYPE_FP16
+            | sys::HCCL_DATA_TYPE_FP32
+            | sys::HCCL_DATA_TYPE_FP64 => true,
+            sys::HCCL_DATA_TYPE_BFP16 => {
                 matches!(self.family, Family::A950 | Family::A3 | Family::A2)
             }
-            D::HCCL_DATA_TYPE_HIF8
-            | D::HCCL_DATA_TYPE_FP8E4M3
-            | D::HCCL_DATA_TYPE_FP8E5M2
-            | D::HCCL_DATA_TYPE_FP8E8M0 => self.family == Family::A950,
+            sys::HCCL_DATA_TYPE_HIF8
+            | sys::HCCL_DATA_TYPE_FP8E4M3
+            | sys::HCCL_DATA_TYPE_FP8E5M2
+            | sys::HCCL_DATA_TYPE_FP8E8M0 => self.family == Family::A950,
             _ => false,
         }
     }
 
     /// Whether reductions take `dtype` under `op`.
     pub(crate) fn reduces(&self, dtype: HcclDataType, op: HcclReduceOp) -> bool {
-        use {Family as F, HcclDataType as D};
+        use Family as F;
         let modern = matches!(self.family, F::A950 | F::A3 | F::A2);
         let taken = match dtype {
-            D::HCCL_DATA_TYPE_INT8
-            | D::HCCL_DATA_TYPE_INT32
-            | D::HCCL_DATA_TYPE_FP16
-            | D::HCCL_DATA_TYPE_FP32 => true,
-            D::HCCL_DATA_TYPE_INT16 => self.family != F::A1,
-            D::HCCL_DATA_TYPE_INT64 => self.family != F::Duo,
-            D::HCCL_DATA_TYPE_BFP16 => modern,
-            D::HCCL_DATA_TYPE_UINT64 | D::HCCL_DATA_TYPE_FP64 => self.family == F::A950,
+            sys::HCCL_DATA_TYPE_INT8
+            | sys::HCCL_DATA_TYPE_INT32
+            | sys::HCCL_DATA_TYPE_FP16
+            | sys::HCCL_DATA_TYPE_FP32 => true,
+            sys::HCCL_DATA_TYPE_INT16 => self.family != F::A1,
+            sys::HCCL_DATA_TYPE_INT64 => self.family != F::Duo,
+            sys::HCCL_DATA_TYPE_BFP16 => modern,
+            sys::HCCL_DATA_TYPE_UINT64 | sys::HCCL_DATA_TYPE_FP64 => self.family == F::A950,
             _ => false,
         };
         let narrow =
-            matches!(dtype, D::HCCL_DATA_TYPE_INT16 | D::HCCL_DATA_TYPE_BFP16);
+            matches!(dtype, sys::HCCL_DATA_TYPE_INT16 | sys::HCCL_DATA_TYPE_BFP16);
         taken
             && match op {
-                HcclReduceOp::HCCL_REDUCE_SUM => true,
-                HcclReduceOp::HCCL_REDUCE_PROD => !narrow,
-                HcclReduceOp::HCCL_REDUCE_MAX | HcclReduceOp::HCCL_REDUCE_MIN => {
-                    !(self.family == F::Duo && dtype == D::HCCL_DATA_TYPE_INT16)
+                sys::HCCL_REDUCE_SUM => true,
+                sys::HCCL_REDUCE_PROD => !narrow,
+                sys::HCCL_REDUCE_MAX | sys::HCCL_REDUCE_MIN => {
+                    !(self.family == F::Duo && dtype == sys::HCCL_DATA_TYPE_INT16)
                 }
                 _ => false,
             }
@@ -105,41 +104,39 @@ impl Soc {
 
 /// The size of one element in bytes; `None` for a number that is no data type.
 pub(crate) fn element_bytes(dtype: HcclDataType) -> Option<usize> {
-    use HcclDataType as D;
     Some(match dtype {
-        D::HCCL_DATA_TYPE_INT8
-        | D::HCCL_DATA_TYPE_UINT8
-        | D::HCCL_DATA_TYPE_HIF8
-        | D::HCCL_DATA_TYPE_FP8E4M3
-        | D::HCCL_DATA_TYPE_FP8E5M2
-        | D::HCCL_DATA_TYPE_FP8E8M0 => 1,
-        D::HCCL_DATA_TYPE_INT16
-        | D::HCCL_DATA_TYPE_UINT16
-        | D::HCCL_DATA_TYPE_FP16
-        | D::HCCL_DATA_TYPE_BFP16 => 2,
-        D::HCCL_DATA_TYPE_INT32 | D::HCCL_DATA_TYPE_UINT32 | D::HCCL_DATA_TYPE_FP32 => 4,
-        D::HCCL_DATA_TYPE_INT64 | D::HCCL_DATA_TYPE_UINT64 | D::HCCL_DATA_TYPE_FP64 => 8,
-        D::HCCL_DATA_TYPE_INT128 => 16,
+        sys::HCCL_DATA_TYPE_INT8
+        | sys::HCCL_DATA_TYPE_UINT8
+        | sys::HCCL_DATA_TYPE_HIF8
+        | sys::HCCL_DATA_TYPE_FP8E4M3
+        | sys::HCCL_DATA_TYPE_FP8E5M2
+        | sys::HCCL_DATA_TYPE_FP8E8M0 => 1,
+        sys::HCCL_DATA_TYPE_INT16
+        | sys::HCCL_DATA_TYPE_UINT16
+        | sys::HCCL_DATA_TYPE_FP16
+        | sys::HCCL_DATA_TYPE_BFP16 => 2,
+        sys::HCCL_DATA_TYPE_INT32 | sys::HCCL_DATA_TYPE_UINT32 | sys::HCCL_DATA_TYPE_FP32 => 4,
+        sys::HCCL_DATA_TYPE_INT64 | sys::HCCL_DATA_TYPE_UINT64 | sys::HCCL_DATA_TYPE_FP64 => 8,
+        sys::HCCL_DATA_TYPE_INT128 => 16,
         _ => return None,
     })
 }
 
 /// What people call `dtype`.
 pub(crate) fn dtype_name(dtype: HcclDataType) -> String {
-    use HcclDataType as D;
     match dtype {
-        D::HCCL_DATA_TYPE_INT8 => "i8",
-        D::HCCL_DATA_TYPE_INT16 => "i16",
-        D::HCCL_DATA_TYPE_INT32 => "i32",
-        D::HCCL_DATA_TYPE_INT64 => "i64",
-        D::HCCL_DATA_TYPE_UINT8 => "u8",
-        D::HCCL_DATA_TYPE_UINT16 => "u16",
-        D::HCCL_DATA_TYPE_UINT32 => "u32",
-        D::HCCL_DATA_TYPE_UINT64 => "u64",
-        D::HCCL_DATA_TYPE_FP16 => "f16",
-        D::HCCL_DATA_TYPE_FP32 => "f32",
-        D::HCCL_DATA_TYPE_FP64 => "f64",
-        D::HCCL_DATA_TYPE_BFP16 => "bf16",
+        sys::HCCL_DATA_TYPE_INT8 => "i8",
+        sys::HCCL_DATA_TYPE_INT16 => "i16",
+        sys::HCCL_DATA_TYPE_INT32 => "i32",
+        sys::HCCL_DATA_TYPE_INT64 => "i64",
+        sys::HCCL_DATA_TYPE_UINT8 => "u8",
+        sys::HCCL_DATA_TYPE_UINT16 => "u16",
+        sys::HCCL_DATA_TYPE_UINT32 => "u32",
+        sys::HCCL_DATA_TYPE_UINT64 => "u64",
+        sys::HCCL_DATA_TYPE_FP16 => "f16",
+        sys::HCCL_DATA_TYPE_FP32 => "f32",
+        sys::HCCL_DATA_TYPE_FP64 => "f64",
+        sys::HCCL_DATA_TYPE_BFP16 => "bf16",
         other => return format!("data type {}", other.0),
     }
     .to_owned()
@@ -148,10 +145,10 @@ pub(crate) fn dtype_name(dtype: HcclDataType) -> String {
 /// What people call `op`.
 pub(crate) fn op_name(op: HcclReduceOp) -> String {
     match op {
-        HcclReduceOp::HCCL_REDUCE_SUM => "sum".to_owned(),
-        HcclReduceOp::HCCL_REDUCE_PROD => "prod".to_owned(),
-        HcclReduceOp::HCCL_REDUCE_MAX => "max".to_owned(),
-        HcclReduceOp::HCCL_REDUCE_MIN => "min".to_owned(),
+        sys::HCCL_REDUCE_SUM => "sum".to_owned(),
+        sys::HCCL_REDUCE_PROD => "prod".to_owned(),
+        sys::HCCL_REDUCE_MAX => "max".to_owned(),
+        sys::HCCL_REDUCE_MIN => "min".to_owned(),
         other => format!("reduction {}", other.0),
     }
 }

@@ -1,0 +1,87 @@
+//! The `aclError` codes this crate answers with, under short names.
+
+use hcom_sys::bindings as sys;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $c_name:ident;)*) => {$(
+        $(#[$doc])*
+        pub(crate) const $name: i32 = sys::$c_name as i32;
+    )*};
+}
+
+codes! {
+    /// A null pointer, a zero size, a number outside its enumeration.
+    INVALID_PARAM = ACL_ERROR_INVALID_PARAM;
+    /// `aclInit` again.
+    REPEAT_INIT = ACL_ERROR_REPEAT_INITIALIZE;
+    /// `aclFinalize` without a counted `aclInit`.
+    REPEAT_FINALIZE = ACL_ERROR_REPEAT_FINALIZE;
+    /// A panic of this crate that was caught at the boundary.
+    INTERNAL = ACL_ERROR_INTERNAL_ERROR;
+    /// A parameter the runtime refuses.
+    RT_PARAM = ACL_ERROR_RT_PARAM_INVALID;
+    /// No such device.
+    RT_DEVICE = ACL_ERROR_RT_INVALID_DEVICEID;
+    /// The thread has no current context.
+    CONTEXT_NULL = ACL_ERROR_RT_CONTEXT_NULL;
+    /// A stream or event of another device.
+    STREAM_CONTEXT = ACL_ERROR_RT_STREAM_CONTEXT;
+    /// An event without a usable time.
+    EVENT_TIMESTAMP = ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID;
+    /// The end of a measurement lies before its start.
+    EVENT_REVERSED = ACL_ERROR_RT_EVENT_TIMESTAMP_REVERSAL;
+    /// A handle that names nothing.
+    HANDLE = ACL_ERROR_RT_INVALID_HANDLE;
+    /// The stream was aborted.
+    STREAM_ABORT = ACL_ERROR_RT_STREAM_ABORT;
+    /// The device's tasks were aborted.
+    DEVICE_ABORT = ACL_ERROR_RT_DEVICE_TASK_ABORT;
+    /// A system parameter that was never set.
+    SYSPARAM_UNSET = ACL_ERROR_RT_SYSPARAMOPT_NOT_SET;
+    /// The stream is being captured, which the call does not allow.
+    STREAM_CAPTURED = ACL_ERROR_RT_STREAM_CAPTURED;
+    /// The event was recorded in a capture.
+    EVENT_CAPTURED = ACL_ERROR_RT_EVENT_CAPTURED;
+    /// The stream is not being captured.
+    NOT_CAPTURED = ACL_ERROR_RT_STREAM_NOT_CAPTURED;
+    /// A forked stream was not joined back.
+    CAPTURE_UNJOINED = ACL_ERROR_RT_STREAM_UNJOINED;
+    /// Not the stream the capture began on.
+    CAPTURE_UNMATCHED = ACL_ERROR_RT_STREAM_CAPTURE_UNMATCHED;
+    /// Not the thread the capture began on.
+    CAPTURE_WRONG_THREAD = ACL_ERROR_RT_STREAM_CAPTURE_WRONG_THREAD;
+    /// Two captures would be joined.
+    CAPTURE_CONFLICT = ACL_ERROR_STREAM_CAPTURE_CONFLICT;
+    /// A call that the capture mode forbids.
+    CAPTURE_FORBIDS = ACL_ERROR_RT_CAPTURE_MODE_NOT_SUPPORT;
+    /// The capture broke.
+    CAPTURE_INVALIDATED = ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED;
+    /// The graph is being executed.
+    MODEL_RUNNING = ACL_ERROR_RT_MODEL_RUNNING;
+    /// The call is not supported here.
+    NOT_SUPPORTED = ACL_ERROR_RT_FEATURE_NOT_SUPPORT;
+    /// Device memory is exhausted.
+    OUT_OF_MEMORY = ACL_ERROR_RT_MEMORY_ALLOCATION;
+    /// A host resource (thread, mapping) is exhausted.
+    RESOURCE = ACL_ERROR_RT_RESOURCE_ALLOC_FAIL;
+    /// Not both events are complete.
+    EVENT_NOT_COMPLETE = ACL_ERROR_RT_EVENT_NOT_COMPLETE;
+    /// A task waited longer than allowed.
+    TASK_TIMEOUT = ACL_ERROR_RT_AICPU_TIMEOUT;
+    /// A task failed.
+    TASK_FAILED = ACL_ERROR_RT_AICPU_EXCEPTION;
+    /// A task touched memory that is not allocated.
+    DEVICE_MEMORY = ACL_ERROR_RT_DEVICE_MEM_ERROR;
+    /// A peer of a collective is gone.
+    REMOTE = ACL_ERROR_RT_SUSPECT_REMOTE_ERROR;
+    /// The communicator was closed.
+    SOCKET_CLOSED = ACL_ERROR_RT_SOCKET_CLOSE;
+    /// Waiting for a stream took longer than asked.
+    SYNC_TIMEOUT = ACL_ERROR_RT_STREAM_SYNC_TIMEOUT;
+    /// Waiting for an event took longer than asked.
+    EVENT_SYNC_TIMEOUT = ACL_ERROR_RT_EVENT_SYNC_TIMEOUT;
+    /// Host memory that was never registered.
+    HOST_UNREGISTERED = ACL_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    /// Host memory that is registered already.
+    HOST_REGISTERED = ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+}

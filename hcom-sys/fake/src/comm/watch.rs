@@ -1,0 +1,76 @@
+//! How a rank notices that a peer is gone: a thread that waits for the end of the sockets to the peers.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Weak};
+use std::thread;
+
+use hcom_sys::bindings as sys;
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::{Communicator, wire};
+use crate::code;
+use crate::error::Failure;
+
+/// What a rank says to its peers before it stops taking part. Without a word, the end of the socket is its death.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Word {
+    /// It destroyed its communicator.
+    Left = 1,
+    /// It ran into an error of its own.
+    GaveUp = 2,
+}
+
+/// Starts the watch; it ends when a message comes through `stopped` or that socket ends.
+pub(super) fn start(communicator: &Arc<Communicator>, stopped: OwnedFd) -> io::Result<()> {
+    let mut sockets: Vec<(usize, OwnedFd)> = Vec::new();
+    for (rank, peer) in communicator.peers.iter().enumerate() {
+        if let Some(peer) = peer {
+            sockets.push((rank, peer.socket.try_clone()?));
+        }
+    }
+    let communicator = Arc::downgrade(communicator);
+    thread::Builder::new()
+        .name("hcom-watch".to_owned())
+        .spawn(move || watch(&communicator, sockets, &stopped))
+        .map(|_| ())
+}
+
+fn watch(communicator: &Weak<Communicator>, mut sockets: Vec<(usize, OwnedFd)>, stopped: &OwnedFd) {
+    loop {
+        let all = std::iter::once(stopped).chain(sockets.iter().map(|(_, socket)| socket));
+        let mut waiting: Vec<_> = all.map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
+        if poll(&mut waiting, None).is_err_and(|error| error != rustix::io::Errno::INTR) {
+            return;
+        }
+        let ready: Vec<bool> = waiting.iter().map(|one| !one.revents().is_empty()).collect();
+        drop(waiting);
+        if ready[0] {
+            return;
+        }
+        for index in (0..sockets.len()).rev().filter(|&index| ready[index + 1]) {
+            let (rank, socket) = sockets.swap_remove(index);
+            let word = match wire::receive(&socket) {
+                Ok(Some((bytes, _))) => bytes.first().copied(),
+                _ => None,
+            };
+            let Some(communicator) = communicator.upgrade() else { return };
+            report(&communicator, rank, word);
+        }
+    }
+}
+
+fn report(communicator: &Communicator, rank: usize, word: Option<u8>) {
+    let pid = communicator.peers[rank].as_ref().map_or(0, |peer| peer.pid);
+    let name = &communicator.name;
+    let (what, answer) = if word == Some(Word::Left as u8) {
+        ("destroyed its communicator", sys::HCCL_SUCCESS)
+    } else if word == Some(Word::GaveUp as u8) {
+        ("stopped after an error of its own", sys::HCCL_E_REMOTE)
+    } else {
+        ("is gone", sys::HCCL_E_REMOTE)
+    };
+    let text = format!("rank {rank} (process {pid}) of communicator {name} {what}");
+    communicator.fail(Failure::new(code::REMOTE, text), answer);
+}

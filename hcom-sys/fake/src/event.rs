@@ -1,0 +1,290 @@
+//! Events: points of a stream that others wait for.
+//!
+//! Two families. One is recorded again and again: every record is a fresh point, a wait means the latest record at the
+//! time of the call, and an event that was never recorded counts as complete. The other (`aclrtCreateEventWithFlag`)
+//! is one resettable flag: waits hold until it is raised, and it stays raised until a reset runs on a stream.
+//!
+//! A record that is skipped because earlier work failed completes with that failure, so that it reaches whoever waits.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::clock;
+use crate::code;
+use crate::error::{Failure, Outcome, refuse};
+use crate::handle::{self, Table};
+use crate::memory::lock;
+use crate::stream::{Stream, Work};
+
+/// `ACL_EVENT_SYNC`: other streams may wait for it.
+const SYNC: u32 = 1;
+/// `ACL_EVENT_TIME_LINE`: it keeps the time.
+const TIME_LINE: u32 = 8;
+/// The flag bits there are.
+const KNOWN: u32 = 0x7b;
+
+/// Seconds a stream waits for an event (`aclrtSetOpWaitTimeout`), 0 for ever.
+pub(crate) static WAIT_TIMEOUT: AtomicU64 = AtomicU64::new(0);
+
+/// Which family an event belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Recorded again and again.
+    Fresh,
+    /// One flag with a reset.
+    Flag,
+}
+
+/// An event.
+pub(crate) struct Event {
+    /// Its name for programs.
+    pub handle: usize,
+    device: u32,
+    kind: Kind,
+    flags: u32,
+    /// `aclrtCreateEventExWithFlag` refuses some queries.
+    ex: bool,
+    latest: Mutex<Option<Arc<Record>>>,
+}
+
+/// All living events.
+pub(crate) static EVENTS: Table<Event> = Table::new();
+
+/// One point of a stream.
+#[derive(Default)]
+pub(crate) struct Record {
+    state: Mutex<Reached>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Default)]
+struct Reached {
+    /// When, in nanoseconds of the monotonic clock; `None` before.
+    at: Option<u64>,
+    failure: Option<Failure>,
+}
+
+impl Record {
+    fn set(&self, reached: Reached) {
+        *lock(&self.state) = reached;
+        self.changed.notify_all();
+    }
+
+    fn get(&self) -> Reached {
+        lock(&self.state).clone()
+    }
+
+    /// Wakes whoever waits, to look around.
+    fn poke(&self) {
+        drop(lock(&self.state));
+        self.changed.notify_all();
+    }
+
+    /// Waits for the point. `give_up` is asked at every wake.
+    fn wait(&self, limit: Option<Duration>, late: i32, give_up: impl Fn() -> Option<Failure>) -> Outcome {
+        let deadline = limit.map(|limit| Instant::now() + limit);
+        let mut state = lock(&self.state);
+        loop {
+            if state.at.is_some() {
+                return state.failure.clone().map_or(Ok(()), Err);
+            }
+            if let Some(failure) = give_up() {
+                return Err(failure);
+            }
+            state = match deadline {
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return refuse(late, "the event was not recorded in time");
+                    }
+                    self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+}
+
+struct Recording(Arc<Record>);
+
+impl Work for Recording {
+    fn name(&self) -> &str {
+        "an event record"
+    }
+    fn run(&self, _: u64, _: &Stream) -> Outcome {
+        self.0.set(Reached { at: Some(clock::now()), failure: None });
+        Ok(())
+    }
+    fn skip(&self, _: u64, cause: &Failure) {
+        self.0.set(Reached { at: Some(clock::now()), failure: Some(cause.clone()) });
+    }
+}
+
+struct Resetting(Arc<Record>);
+
+impl Work for Resetting {
+    fn name(&self) -> &str {
+        "an event reset"
+    }
+    fn run(&self, _: u64, _: &Stream) -> Outcome {
+        self.0.set(Reached::default());
+        Ok(())
+    }
+}
+
+struct Waiting {
+    record: Arc<Record>,
+    limit: Option<Duration>,
+}
+
+impl Work for Waiting {
+    fn name(&self) -> &str {
+        "a wait for an event"
+    }
+    fn run(&self, _: u64, stream: &Stream) -> Outcome {
+        self.record.wait(self.limit, code::EVENT_SYNC_TIMEOUT, || {
+            stream.aborted().then(|| stream.abort_failure())
+        })
+    }
+    fn interrupt(&self) {
+        self.record.poke();
+    }
+}
+
+/// Creates an event on `device`; `ex` means `aclrtCreateEventExWithFlag`.
+///
+/// # Errors
+/// 107000 for flag bits that mean nothing, or none.
+pub(crate) fn create(device: u32, kind: Kind, flags: u32, ex: bool) -> Outcome<usize> {
+    if flags == 0 || flags & !KNOWN != 0 {
+        return refuse(code::RT_PARAM, format!("event flag {flags:#x} is no combination of known bits"));
+    }
+    let latest = (kind == Kind::Flag).then(Arc::default);
+    let handle = handle::fresh();
+    let event = Event { handle, device, kind, flags, ex, latest: Mutex::new(latest) };
+    EVENTS.insert(handle, Arc::new(event));
+    Ok(handle)
+}
+
+/// The event that `event` names.
+///
+/// # Errors
+/// 100000 for null, 107017 for an unknown handle.
+pub(crate) fn find(event: *const c_void) -> Outcome<Arc<Event>> {
+    if event.is_null() {
+        return refuse(code::INVALID_PARAM, "the event is null");
+    }
+    match EVENTS.get(event) {
+        Some(event) => Ok(event),
+        None => refuse(code::HANDLE, format!("{:#x} names no living event", event.addr())),
+    }
+}
+
+impl Event {
+    fn same_device(&self, stream: &Stream) -> Outcome {
+        if self.device == stream.device.id {
+            return Ok(());
+        }
+        refuse(
+            code::STREAM_CONTEXT,
+            format!("the event belongs to device {}, the stream to device {}", self.device, stream.device.id),
+        )
+    }
+
+    fn latest(&self) -> Option<Arc<Record>> {
+        lock(&self.latest).clone()
+    }
+
+    /// Queues a record on `stream`.
+    pub(crate) fn record(&self, stream: &Arc<Stream>) -> Outcome {
+        self.same_device(stream)?;
+        let mut latest = lock(&self.latest);
+        let record = match (&*latest, self.kind) {
+            (Some(flag), Kind::Flag) => flag.clone(),
+            _ => Arc::default(),
+        };
+        stream.enqueue(Arc::new(Recording(record.clone())))?;
+        *latest = Some(record);
+        Ok(())
+    }
+
+    /// Queues a wait on `stream`, at most `limit` (else the process-wide setting).
+    pub(crate) fn wait_on(&self, stream: &Arc<Stream>, limit: Option<Duration>) -> Outcome {
+        self.same_device(stream)?;
+        if self.flags & SYNC == 0 {
+            return refuse(code::RT_PARAM, "streams can only wait for an event with ACL_EVENT_SYNC");
+        }
+        let seconds = WAIT_TIMEOUT.load(Ordering::Relaxed);
+        let limit = limit.or((seconds > 0).then(|| Duration::from_secs(seconds)));
+        if let Some(record) = self.latest() {
+            stream.enqueue(Arc::new(Waiting { record, limit }))?;
+        }
+        Ok(())
+    }
+
+    /// Queues a reset on `stream`.
+    pub(crate) fn reset(&self, stream: &Arc<Stream>) -> Outcome {
+        self.same_device(stream)?;
+        match (self.kind, self.latest()) {
+            (Kind::Flag, Some(record)) => stream.enqueue(Arc::new(Resetting(record))).map(|_| ()),
+            _ => refuse(
+                code::RT_PARAM,
+                "only an event of aclrtCreateEventWithFlag can be reset; others are recorded again",
+            ),
+        }
+    }
+
+    /// Whether the latest record is reached. `waits` asks on behalf of calls that `aclrtCreateEventExWithFlag`
+    /// excludes.
+    pub(crate) fn is_complete(&self, waits: bool) -> Outcome<bool> {
+        if waits && self.ex {
+            return refuse(code::RT_PARAM, "this query is not for events of aclrtCreateEventExWithFlag");
+        }
+        match self.latest() {
+            None => Ok(true),
+            Some(record) => {
+                let reached = record.get();
+                reached.failure.map_or(Ok(reached.at.is_some()), Err)
+            }
+        }
+    }
+
+    /// Waits on the host for the latest record.
+    pub(crate) fn synchronize(&self, limit: Option<Duration>) -> Outcome {
+        match self.latest() {
+            None => Ok(()),
+            Some(record) => record.wait(limit, code::EVENT_SYNC_TIMEOUT, || None),
+        }
+    }
+
+    /// When the latest record was reached, in nanoseconds of the monotonic clock.
+    ///
+    /// # Errors
+    /// 107006 without a time line or a record; 507006 when it is not reached yet.
+    pub(crate) fn time(&self) -> Outcome<u64> {
+        if self.flags & TIME_LINE == 0 {
+            return refuse(code::EVENT_TIMESTAMP, "the event was created without ACL_EVENT_TIME_LINE");
+        }
+        let Some(record) = self.latest() else {
+            return refuse(code::EVENT_TIMESTAMP, "the event was never recorded");
+        };
+        match record.get().at {
+            Some(at) => Ok(at),
+            None => refuse(code::EVENT_NOT_COMPLETE, "the event is not reached yet"),
+        }
+    }
+}
+
+/// Milliseconds from `start` to `end`.
+///
+/// # Errors
+/// Those of [`Event::time`]; 107007 when `end` was reached first.
+pub(crate) fn elapsed(start: &Event, end: &Event) -> Outcome<f32> {
+    let (start, end) = (start.time()?, end.time()?);
+    if end < start {
+        return refuse(code::EVENT_REVERSED, "the end event was reached before the start event");
+    }
+    Ok((end - start) as f32 / 1e6)
+}

@@ -1,0 +1,469 @@
+//! Communicators and collectives.
+#![expect(unsafe_code, reason = "the C interface hands over raw pointers")]
+#![allow(non_snake_case, clippy::missing_safety_doc, reason = "names and contracts are those of the C interface")]
+
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::thread;
+
+use hcom_sys::bindings::{
+    self as sys, HcclComm, HcclCommConfig, HcclCommStatus, HcclConfig, HcclConfigValue,
+    HcclDataType, HcclReduceOp, HcclResult, HcclRootInfo, aclrtStream,
+};
+
+use super::{hccl, put};
+use crate::comm::{self, COMMUNICATORS, Call, Communicator, Kind};
+use crate::device;
+use crate::error::{Failure, Outcome, refuse};
+use crate::handle::to_pointer;
+use crate::config;
+use crate::soc::Family;
+
+/// Hands the functions of this file to the macro `$callback`, with their signatures.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! for_each_hccl_symbol {
+    ($callback:ident) => {
+        $callback! {
+            fn HcclGetRootInfo(rootInfo: *mut HcclRootInfo) -> HcclResult;
+            fn HcclCommInitRootInfo(nRanks: u32, rootInfo: *const HcclRootInfo, rank: u32, comm: *mut HcclComm) -> HcclResult;
+            fn HcclCommInitRootInfoConfig(nRanks: u32, rootInfo: *const HcclRootInfo, rank: u32, config: *const HcclCommConfig, comm: *mut HcclComm) -> HcclResult;
+            fn HcclCommInitAll(ndev: u32, devices: *mut i32, comms: *mut HcclComm) -> HcclResult;
+            fn HcclCommDestroy(comm: HcclComm) -> HcclResult;
+            fn HcclGetRankSize(comm: HcclComm, rankSize: *mut u32) -> HcclResult;
+            fn HcclGetRankId(comm: HcclComm, rank: *mut u32) -> HcclResult;
+            fn HcclGetCommName(comm: HcclComm, commName: *mut c_char) -> HcclResult;
+            fn HcclCommGetHandleWithName(commName: *const c_char, comm: *mut HcclComm) -> HcclResult;
+            fn HcclCommGetStatus(commId: *const c_char, status: *mut HcclCommStatus) -> HcclResult;
+            fn HcclGetCommAsyncError(comm: HcclComm, asyncError: *mut HcclResult) -> HcclResult;
+            fn HcclGetErrorString(code: HcclResult) -> *const c_char;
+            fn HcclGetCommConfigCapability() -> u32;
+            fn HcclCommSuspend(comm: HcclComm) -> HcclResult;
+            fn HcclCommResume(comm: HcclComm) -> HcclResult;
+            fn HcclSetConfig(config: HcclConfig, configValue: HcclConfigValue) -> HcclResult;
+            fn HcclGetConfig(config: HcclConfig, configValue: *mut HcclConfigValue) -> HcclResult;
+            fn HcclAllReduce(sendBuf: *mut c_void, recvBuf: *mut c_void, count: u64, dataType: HcclDataType, op: HcclReduceOp, comm: HcclComm, stream: aclrtStream) -> HcclResult;
+            fn HcclBroadcast(buf: *mut c_void, count: u64, dataType: HcclDataType, root: u32, comm: HcclComm, stream: aclrtStream) -> HcclResult;
+            fn HcclReduceScatter(sendBuf: *mut c_void, recvBuf: *mut c_void, recvCount: u64, dataType: HcclDataType, op: HcclReduceOp, comm: HcclComm, stream: aclrtStream) -> HcclResult;
+            fn HcclAllGather(sendBuf: *mut c_void, recvBuf: *mut c_void, sendCount: u64, dataType: HcclDataType, comm: HcclComm, stream: aclrtStream) -> HcclResult;
+            fn HcclBarrier(comm: HcclComm, stream: aclrtStream) -> HcclResult;
+        }
+    };
+}
+
+const PARA: i32 = sys::HCCL_E_PARA.0 as i32;
+const PTR: i32 = sys::HCCL_E_PTR.0 as i32;
+/// Bytes of a communicator's name, with its end.
+const NAME: usize = 128;
+
+/// `HcclGetRootInfo`
+pub unsafe extern "C" fn HcclGetRootInfo(root_info: *mut HcclRootInfo) -> HcclResult {
+    hccl("HcclGetRootInfo", || {
+        if root_info.is_null() {
+            return refuse(PTR, "the root info is null");
+        }
+        let ticket = comm::root_info()?;
+        // SAFETY: not null, so the caller passes a place for the ticket.
+        unsafe { put(root_info, PTR, ticket) }
+    })
+}
+
+/// # Safety
+/// `root_info` and `comm` are null or valid.
+unsafe fn init(
+    ranks: u32,
+    root_info: *const HcclRootInfo,
+    rank: u32,
+    name: Option<String>,
+    comm: *mut HcclComm,
+) -> Outcome {
+    if ranks == 0 || rank >= ranks {
+        return refuse(PARA, format!("rank {rank} of {ranks}"));
+    }
+    if comm.is_null() {
+        return refuse(PTR, "a place for the communicator is null");
+    }
+    // SAFETY: the caller passes null or a ticket.
+    let Some(info) = (unsafe { root_info.as_ref() }) else {
+        return refuse(PTR, "the root info is null");
+    };
+    let communicator = comm::init(ranks, info, rank, name)?;
+    // SAFETY: not null, so the caller passes a place for the answer.
+    unsafe { put(comm, PTR, to_pointer(communicator.handle)) }
+}
+
+/// `HcclCommInitRootInfo`
+pub unsafe extern "C" fn HcclCommInitRootInfo(
+    ranks: u32,
+    root_info: *const HcclRootInfo,
+    rank: u32,
+    comm: *mut HcclComm,
+) -> HcclResult {
+    // SAFETY: passed on as it came.
+    hccl("HcclCommInitRootInfo", || unsafe { init(ranks, root_info, rank, None, comm) })
+}
+
+/// The name in a configuration; `None` when it leaves it to the library.
+///
+/// # Safety
+/// `config` points to as many bytes as the size in its first eight says.
+unsafe fn configured_name(config: *const HcclCommConfig) -> Outcome<Option<String>> {
+    let head = config.cast::<u8>();
+    // SAFETY: every version of the structure has its 24 byte head.
+    let size = unsafe { head.cast::<usize>().read_unaligned() };
+    // SAFETY: as above.
+    let [magic, version] = unsafe { head.add(8).cast::<[u32; 2]>().read_unaligned() };
+    if magic != sys::HCCL_COMM_CONFIG_MAGIC_WORD || size < 24 {
+        return refuse(PARA, "the configuration was not prepared by HcclCommConfigInit");
+    }
+    let mut known = HcclCommConfig::default();
+    let bytes = size.min(size_of::<HcclCommConfig>());
+    // SAFETY: the caller's structure has `size` bytes and ours has room for `bytes`; it is plain data.
+    unsafe { ptr::copy_nonoverlapping(head, (&raw mut known).cast(), bytes) };
+    if version < 2 {
+        return Ok(None);
+    }
+    let name: Vec<u8> = known.hcclCommName.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect();
+    if name.len() >= NAME {
+        return refuse(PARA, "the communicator's name has no end");
+    }
+    let name = String::from_utf8_lossy(&name).into_owned();
+    if !name.is_empty() && by_name(&name).is_some_and(|other| other.device.id == current_id()) {
+        return refuse(PARA, format!("a communicator called {name} exists already"));
+    }
+    Ok((!name.is_empty()).then_some(name))
+}
+
+fn current_id() -> u32 {
+    device::current().map_or(u32::MAX, |context| context.device.id)
+}
+
+fn by_name(name: &str) -> Option<std::sync::Arc<Communicator>> {
+    let mut all = COMMUNICATORS.all();
+    all.retain(|communicator| communicator.name == name);
+    let device = current_id();
+    let own = all.iter().position(|communicator| communicator.device.id == device);
+    own.map(|at| all.swap_remove(at)).or_else(|| all.pop())
+}
+
+/// `HcclCommInitRootInfoConfig`
+pub unsafe extern "C" fn HcclCommInitRootInfoConfig(
+    ranks: u32,
+    root_info: *const HcclRootInfo,
+    rank: u32,
+    config: *const HcclCommConfig,
+    comm: *mut HcclComm,
+) -> HcclResult {
+    hccl("HcclCommInitRootInfoConfig", || {
+        if ranks == 0 || rank >= ranks {
+            return refuse(PARA, format!("rank {rank} of {ranks}"));
+        }
+        if config.is_null() {
+            return refuse(PTR, "the configuration is null");
+        }
+        // SAFETY: not null, so the caller passes a configuration.
+        let name = unsafe { configured_name(config)? };
+        // SAFETY: passed on as it came.
+        unsafe { init(ranks, root_info, rank, name, comm) }
+    })
+}
+
+/// `HcclCommInitAll`
+pub unsafe extern "C" fn HcclCommInitAll(count: u32, devices: *mut i32, comms: *mut HcclComm) -> HcclResult {
+    hccl("HcclCommInitAll", || {
+        if count == 0 {
+            return refuse(PARA, "0 devices");
+        }
+        if devices.is_null() || comms.is_null() {
+            return refuse(PTR, "an array is null");
+        }
+        // SAFETY: not null, so the caller passes `count` devices.
+        let devices = unsafe { std::slice::from_raw_parts(devices, count as usize) };
+        for (index, id) in devices.iter().enumerate() {
+            if devices[..index].contains(id) {
+                return refuse(PARA, format!("device {id} appears twice"));
+            }
+            device::check(*id).map_err(|failure| Failure::new(PARA, failure.text))?;
+        }
+        let all = init_all(devices);
+        for (index, one) in all.iter().enumerate() {
+            let handle = match (&one, all.iter().all(Result::is_ok)) {
+                (Ok(communicator), true) => to_pointer(communicator.handle),
+                (Ok(communicator), false) => {
+                    // It is known, since it was just made.
+                    let _ = comm::destroy(to_pointer(communicator.handle));
+                    ptr::null_mut()
+                }
+                (Err(_), _) => ptr::null_mut(),
+            };
+            // SAFETY: not null, so the caller passes `count` places.
+            unsafe { comms.add(index).write(handle) };
+        }
+        all.into_iter().collect::<Outcome<Vec<_>>>().map(|_| ())
+    })
+}
+
+fn init_all(devices: &[i32]) -> Vec<Outcome<std::sync::Arc<Communicator>>> {
+    let runtime = |failure: Failure| Failure::new(sys::HCCL_E_RUNTIME.0 as i32, failure.text);
+    let on = |device: i32, body: &(dyn Fn() -> Outcome<std::sync::Arc<Communicator>> + Sync)| {
+        device::set(device).map_err(runtime)?;
+        let outcome = body();
+        // The program's own use of the device keeps its count.
+        device::release(device);
+        outcome
+    };
+    let ticket = thread::scope(|scope| {
+        let root = scope.spawn(|| {
+            device::set(devices[0]).map_err(runtime)?;
+            let ticket = comm::root_info();
+            device::release(devices[0]);
+            ticket
+        });
+        root.join().unwrap_or_else(|_| refuse(sys::HCCL_E_INTERNAL.0 as i32, "the root panicked"))
+    });
+    let ticket = match ticket {
+        Ok(ticket) => ticket,
+        Err(failure) => return vec![Err(failure)],
+    };
+    thread::scope(|scope| {
+        let ranks: Vec<_> = devices
+            .iter()
+            .enumerate()
+            .map(|(rank, &device)| {
+                let ticket = &ticket;
+                scope.spawn(move || {
+                    on(device, &|| comm::init(devices.len() as u32, ticket, rank as u32, None))
+                })
+            })
+            .collect();
+        let panicked = || refuse(sys::HCCL_E_INTERNAL.0 as i32, "a rank panicked");
+        ranks.into_iter().map(|rank| rank.join().unwrap_or_else(|_| panicked())).collect()
+    })
+}
+
+/// `HcclCommDestroy`: null is allowed; whatever still waits in the communicator fails at once.
+pub unsafe extern "C" fn HcclCommDestroy(comm: HcclComm) -> HcclResult {
+    hccl("HcclCommDestroy", || if comm.is_null() { Ok(()) } else { comm::destroy(comm) })
+}
+
+/// `HcclGetRankSize`
+pub unsafe extern "C" fn HcclGetRankSize(comm: HcclComm, size: *mut u32) -> HcclResult {
+    // SAFETY: the caller passes null or a place for the answer.
+    hccl("HcclGetRankSize", || unsafe { put(size, PTR, comm::find(comm)?.size) })
+}
+
+/// `HcclGetRankId`
+pub unsafe extern "C" fn HcclGetRankId(comm: HcclComm, rank: *mut u32) -> HcclResult {
+    // SAFETY: the caller passes null or a place for the answer.
+    hccl("HcclGetRankId", || unsafe { put(rank, PTR, comm::find(comm)?.rank) })
+}
+
+/// `HcclGetCommName`: the place has 128 bytes.
+pub unsafe extern "C" fn HcclGetCommName(comm: HcclComm, name: *mut c_char) -> HcclResult {
+    hccl("HcclGetCommName", || {
+        let communicator = comm::find(comm)?;
+        if name.is_null() {
+            return refuse(PTR, "a place for the name is null");
+        }
+        let text = communicator.name.as_bytes();
+        let bytes = text.len().min(NAME - 1);
+        // SAFETY: not null, so the caller passes 128 bytes; the name and its end fit (bounded above).
+        unsafe {
+            ptr::copy_nonoverlapping(text.as_ptr().cast(), name, bytes);
+            name.add(bytes).write(0);
+        }
+        Ok(())
+    })
+}
+
+/// # Safety
+/// `name` is null or a C string.
+unsafe fn named(name: *const c_char) -> Outcome<Option<std::sync::Arc<Communicator>>> {
+    if name.is_null() {
+        return refuse(PTR, "the name is null");
+    }
+    // SAFETY: not null, so the caller passes a C string.
+    Ok(by_name(&unsafe { CStr::from_ptr(name) }.to_string_lossy()))
+}
+
+/// `HcclCommGetHandleWithName`
+pub unsafe extern "C" fn HcclCommGetHandleWithName(name: *const c_char, comm: *mut HcclComm) -> HcclResult {
+    hccl("HcclCommGetHandleWithName", || {
+        // SAFETY: the caller passes null or a C string.
+        let Some(communicator) = (unsafe { named(name)? }) else {
+            return refuse(sys::HCCL_E_NOT_FOUND.0 as i32, "no communicator has this name");
+        };
+        // SAFETY: the caller passes null or a place for the answer.
+        unsafe { put(comm, PTR, to_pointer(communicator.handle)) }
+    })
+}
+
+/// `HcclCommGetStatus`
+pub unsafe extern "C" fn HcclCommGetStatus(name: *const c_char, status: *mut HcclCommStatus) -> HcclResult {
+    hccl("HcclCommGetStatus", || {
+        // SAFETY: the caller passes null or a C string.
+        let answer = match unsafe { named(name)? } {
+            Some(communicator) if communicator.is_suspended() => sys::HCCL_COMM_STATUS_SUSPENDING,
+            Some(communicator) if communicator.failure().is_none() => sys::HCCL_COMM_STATUS_READY,
+            _ => sys::HCCL_COMM_STATUS_INVALID,
+        };
+        // SAFETY: the caller passes null or a place for the answer.
+        unsafe { put(status, PTR, answer) }
+    })
+}
+
+/// `HcclGetCommAsyncError`
+pub unsafe extern "C" fn HcclGetCommAsyncError(comm: HcclComm, error: *mut HcclResult) -> HcclResult {
+    // SAFETY: the caller passes null or a place for the answer.
+    hccl("HcclGetCommAsyncError", || unsafe { put(error, PTR, comm::find(comm)?.async_error()) })
+}
+
+/// `HcclGetErrorString`
+pub unsafe extern "C" fn HcclGetErrorString(code: HcclResult) -> *const c_char {
+    let text: &CStr = match code {
+        sys::HCCL_SUCCESS => c"no error",
+        sys::HCCL_E_PARA => c"parameter error",
+        sys::HCCL_E_PTR => c"empty pointer",
+        sys::HCCL_E_MEMORY => c"memory error",
+        sys::HCCL_E_INTERNAL => c"internal error",
+        sys::HCCL_E_NOT_SUPPORT => c"not supported",
+        sys::HCCL_E_NOT_FOUND => c"not found",
+        sys::HCCL_E_UNAVAIL => c"resource unavailable",
+        sys::HCCL_E_SYSCALL => c"error of a system call",
+        sys::HCCL_E_TIMEOUT => c"timeout",
+        sys::HCCL_E_OPEN_FILE_FAILURE => c"file cannot be opened",
+        sys::HCCL_E_TCP_CONNECT => c"connection failed",
+        sys::HCCL_E_ROCE_CONNECT => c"RoCE connection failed",
+        sys::HCCL_E_TCP_TRANSFER => c"transfer failed",
+        sys::HCCL_E_ROCE_TRANSFER => c"RoCE transfer failed",
+        sys::HCCL_E_RUNTIME => c"error of the runtime",
+        sys::HCCL_E_DRV => c"error of the driver",
+        sys::HCCL_E_PROFILING => c"error of the profiler",
+        sys::HCCL_E_CCE => c"error of the compute engine",
+        sys::HCCL_E_NETWORK => c"error of the network",
+        sys::HCCL_E_AGAIN => c"try again",
+        sys::HCCL_E_REMOTE => c"error of a remote rank",
+        sys::HCCL_E_SUSPENDING => c"communicator is suspended",
+        sys::HCCL_E_OPRETRY_FAIL => c"retry failed",
+        sys::HCCL_E_OOM => c"out of memory",
+        _ => c"unknown error",
+    };
+    text.as_ptr()
+}
+
+/// `HcclGetCommConfigCapability`: as many features as the headers know.
+pub unsafe extern "C" fn HcclGetCommConfigCapability() -> u32 {
+    sys::HCCL_COMM_CONFIG_RESERVED.0
+}
+
+/// `HcclCommSuspend`
+pub unsafe extern "C" fn HcclCommSuspend(comm: HcclComm) -> HcclResult {
+    hccl("HcclCommSuspend", || {
+        comm::find(comm)?.suspend(true);
+        Ok(())
+    })
+}
+
+/// `HcclCommResume`
+pub unsafe extern "C" fn HcclCommResume(comm: HcclComm) -> HcclResult {
+    hccl("HcclCommResume", || {
+        comm::find(comm)?.suspend(false);
+        Ok(())
+    })
+}
+
+/// The determinism level; reductions of this library are always deterministic, so it is only remembered.
+static DETERMINISM: AtomicI32 = AtomicI32::new(0);
+
+/// `HcclSetConfig`
+pub unsafe extern "C" fn HcclSetConfig(config: HcclConfig, value: HcclConfigValue) -> HcclResult {
+    hccl("HcclSetConfig", || {
+        if config != sys::HCCL_DETERMINISTIC || std::env::var_os("HCCL_DETERMINISTIC").is_some() {
+            return Ok(());
+        }
+        // SAFETY: every member of the union is this number.
+        let level = unsafe { value.value };
+        match level {
+            0 | 1 => {}
+            2 if config::or_default().soc.family == Family::A2 => {}
+            2 => {
+                return refuse(sys::HCCL_E_NOT_SUPPORT.0 as i32, "strict determinism is for Ascend910B only");
+            }
+            other => return refuse(PARA, format!("determinism {other}, expected 0 to 2")),
+        }
+        DETERMINISM.store(level, Ordering::SeqCst);
+        Ok(())
+    })
+}
+
+/// `HcclGetConfig`
+pub unsafe extern "C" fn HcclGetConfig(_config: HcclConfig, value: *mut HcclConfigValue) -> HcclResult {
+    hccl("HcclGetConfig", || {
+        let answer = HcclConfigValue { value: DETERMINISM.load(Ordering::SeqCst) };
+        // SAFETY: the caller passes null or a place for the answer.
+        unsafe { put(value, PTR, answer) }
+    })
+}
+
+/// `HcclAllReduce`
+pub unsafe extern "C" fn HcclAllReduce(
+    send: *mut c_void,
+    recv: *mut c_void,
+    count: u64,
+    dtype: HcclDataType,
+    op: HcclReduceOp,
+    comm: HcclComm,
+    stream: aclrtStream,
+) -> HcclResult {
+    let call = Call { kind: Kind::AllReduce, send, recv, count, dtype, op: Some(op), root: 0 };
+    hccl("HcclAllReduce", || comm::submit(comm, stream, call))
+}
+
+/// `HcclBroadcast`
+pub unsafe extern "C" fn HcclBroadcast(
+    buffer: *mut c_void,
+    count: u64,
+    dtype: HcclDataType,
+    root: u32,
+    comm: HcclComm,
+    stream: aclrtStream,
+) -> HcclResult {
+    let call = Call { kind: Kind::Broadcast, send: buffer, recv: buffer, count, dtype, op: None, root };
+    hccl("HcclBroadcast", || comm::submit(comm, stream, call))
+}
+
+/// `HcclReduceScatter`
+pub unsafe extern "C" fn HcclReduceScatter(
+    send: *mut c_void,
+    recv: *mut c_void,
+    count: u64,
+    dtype: HcclDataType,
+    op: HcclReduceOp,
+    comm: HcclComm,
+    stream: aclrtStream,
+) -> HcclResult {
+    let call = Call { kind: Kind::ReduceScatter, send, recv, count, dtype, op: Some(op), root: 0 };
+    hccl("HcclReduceScatter", || comm::submit(comm, stream, call))
+}
+
+/// `HcclAllGather`
+pub unsafe extern "C" fn HcclAllGather(
+    send: *mut c_void,
+    recv: *mut c_void,
+    count: u64,
+    dtype: HcclDataType,
+    comm: HcclComm,
+    stream: aclrtStream,
+) -> HcclResult {
+    let call = Call { kind: Kind::AllGather, send, recv, count, dtype, op: None, root: 0 };
+    hccl("HcclAllGather", || comm::submit(comm, stream, call))
+}
+
+/// `HcclBarrier`
+pub unsafe extern "C" fn HcclBarrier(comm: HcclComm, stream: aclrtStream) -> HcclResult {
+    let none = ptr::null_mut();
+    let dtype = sys::HCCL_DATA_TYPE_INT8;
+    let call = Call { kind: Kind::Barrier, send: none, recv: none, count: 0, dtype, op: None, root: 0 };
+    hccl("HcclBarrier", || comm::submit(comm, stream, call))
+}
