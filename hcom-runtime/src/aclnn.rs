@@ -154,7 +154,6 @@ impl From<View> for Arg {
 pub(crate) enum Kernel {
     Abs,
     Add,
-    Adds,
     Amax,
     Arange,
     ArgMax,

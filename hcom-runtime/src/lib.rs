@@ -9,6 +9,7 @@ pub mod launch;
 pub mod memory;
 pub mod plan;
 pub mod rank_table;
+mod raw;
 pub mod runtime;
 pub mod settings;
 pub mod startup;

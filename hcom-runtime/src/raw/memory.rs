@@ -1,0 +1,194 @@
+//! Device memory and copies.
+
+#![expect(unsafe_code, reason = "calls into the device library")]
+
+use std::{ffi::c_void, ptr::null_mut, sync::Arc};
+
+use hcom_sys::bindings as c;
+
+use super::{Driver, Handle, Stream};
+use crate::error::Error;
+
+/// How long giving memory back waits for the device, in milliseconds.
+const SETTLE_MS: i32 = 5000;
+
+/// A block of device memory.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    driver: Arc<Driver>,
+    address: Handle,
+    bytes: u64,
+}
+
+impl Memory {
+    /// Allocates `bytes` bytes, at least 1, of unspecified content.
+    pub(crate) fn allocate(driver: &Arc<Driver>, bytes: u64) -> Result<Memory, Error> {
+        let malloc = driver.library.aclrtMalloc()?;
+        let mut address = null_mut();
+        let size = usize::try_from(bytes).unwrap_or(usize::MAX);
+        // SAFETY: `address` is a valid place for the answer.
+        let code = unsafe { malloc(&mut address, size, c::ACL_MEM_MALLOC_HUGE_FIRST) };
+        driver.check("aclrtMalloc", code)?;
+        Ok(Memory {
+            driver: driver.clone(),
+            address: Handle(address),
+            bytes,
+        })
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn address(&self) -> *mut c_void {
+        self.address.0
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Err(error) = self.driver.attach() {
+            self.driver.note(Err(error));
+            return;
+        }
+        if !self.driver.settle(SETTLE_MS) {
+            // Work that may still touch the memory goes on: leaking it is the only safe way out.
+            return;
+        }
+        let freed = self.driver.library.aclrtFree().map_err(Error::from).and_then(|free| {
+            // SAFETY: the address comes from `aclrtMalloc`, is freed once, and the device is idle,
+            // so no queued work refers to it.
+            self.driver.check("aclrtFree", unsafe { free(self.address.0) })
+        });
+        self.driver.note(freed);
+    }
+}
+
+/// A stretch of a block: it keeps the block alive and never reaches beyond its end.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    memory: Arc<Memory>,
+    offset: u64,
+    bytes: u64,
+}
+
+impl Place {
+    /// `bytes` bytes from byte `offset` of `memory`.
+    ///
+    /// # Panics
+    /// When they are not all inside: the plan is wrong.
+    pub(crate) fn new(memory: Arc<Memory>, offset: u64, bytes: u64) -> Place {
+        let end = offset.checked_add(bytes);
+        assert!(
+            end.is_some_and(|end| end <= memory.bytes),
+            "{bytes} bytes at {offset} of a block of {} bytes",
+            memory.bytes
+        );
+        Place {
+            memory,
+            offset,
+            bytes,
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn address(&self) -> *mut c_void {
+        self.memory.address().wrapping_byte_add(self.offset as usize)
+    }
+
+    /// Queues a copy of the first `bytes` bytes into `to`; nothing when both are the same memory.
+    ///
+    /// # Panics
+    /// When either is shorter.
+    pub(crate) fn copy_to(&self, to: &Place, bytes: u64, stream: &Stream) -> Result<(), Error> {
+        assert!(bytes <= self.bytes && bytes <= to.bytes, "copies stay inside their places");
+        if self.address() == to.address() || bytes == 0 {
+            return Ok(());
+        }
+        let copy = self.memory.driver.library.aclrtMemcpyAsync()?;
+        let bytes = bytes as usize;
+        // SAFETY: both ends are valid for `bytes` bytes of device memory, which is freed only when
+        // the device is idle.
+        let code = unsafe {
+            copy(
+                to.address(),
+                bytes,
+                self.address(),
+                bytes,
+                c::ACL_MEMCPY_DEVICE_TO_DEVICE,
+                stream.raw(),
+            )
+        };
+        self.memory.driver.check("aclrtMemcpyAsync", code)
+    }
+
+    /// Writes `data` to the beginning at once, whatever is queued.
+    ///
+    /// # Panics
+    /// When the place is shorter.
+    pub(crate) fn write(&self, data: &[u8]) -> Result<(), Error> {
+        assert!(data.len() as u64 <= self.bytes, "writes stay inside their place");
+        let copy = self.memory.driver.library.aclrtMemcpy()?;
+        // SAFETY: `data` is valid for its length and so is the device memory; the call returns
+        // after the copy.
+        let code = unsafe {
+            copy(
+                self.address(),
+                data.len(),
+                data.as_ptr().cast(),
+                data.len(),
+                c::ACL_MEMCPY_HOST_TO_DEVICE,
+            )
+        };
+        self.memory.driver.check("aclrtMemcpy", code)
+    }
+
+    /// Reads the beginning into `data` at once, whatever is queued.
+    ///
+    /// # Panics
+    /// When the place is shorter.
+    pub(crate) fn read(&self, data: &mut [u8]) -> Result<(), Error> {
+        assert!(data.len() as u64 <= self.bytes, "reads stay inside their place");
+        let copy = self.memory.driver.library.aclrtMemcpy()?;
+        // SAFETY: `data` is valid for its length and so is the device memory; the call returns
+        // after the copy.
+        let code = unsafe {
+            copy(
+                data.as_mut_ptr().cast(),
+                data.len(),
+                self.address(),
+                data.len(),
+                c::ACL_MEMCPY_DEVICE_TO_HOST,
+            )
+        };
+        self.memory.driver.check("aclrtMemcpy", code)
+    }
+
+    /// Sets every byte to 0 at once, whatever is queued.
+    pub(crate) fn clear(&self) -> Result<(), Error> {
+        let set = self.memory.driver.library.aclrtMemset()?;
+        let bytes = self.bytes as usize;
+        // SAFETY: the place lies inside its block.
+        let code = unsafe { set(self.address(), bytes, 0, bytes) };
+        self.memory.driver.check("aclrtMemset", code)
+    }
+
+    /// Queues a write of `value` to word `index`. `None` when the library cannot.
+    pub(crate) fn write_word(
+        &self,
+        index: usize,
+        value: u64,
+        stream: &Stream,
+    ) -> Option<Result<(), Error>> {
+        let write = self.memory.driver.library.aclrtValueWrite().ok()?;
+        assert!((index as u64 + 1) * 8 <= self.bytes, "writes stay inside their place");
+        let address = self.address().wrapping_byte_add(index * 8);
+        // SAFETY: the word lies inside the block, which outlives the work on it: memory is freed
+        // only when the device is idle.
+        let code = unsafe { write(address, value, 0, stream.raw()) };
+        Some(self.memory.driver.check("aclrtValueWrite", code))
+    }
+}
