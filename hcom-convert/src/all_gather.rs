@@ -101,28 +101,98 @@ mod tests {
 
     #[test]
     fn concatenated() {
-        all_gather(&[2, 2], (F32, &[4, 2]), expect![[r#""#]]);
+        all_gather(
+            &[2, 2],
+            (F32, &[4, 2]),
+            expect![[r#"
+            hcom 1
+            group @g = ranks(0, 1)
+            graph @f(%x: f32[2, 2]) -> f32[4, 2] {
+              %1 = all_gather %x, group = @g
+              return y = %1
+            }
+        "#]],
+        );
     }
 
     #[test]
     fn stacked() {
-        all_gather(&[2, 2], (F32, &[2, 2, 2]), expect![[r#""#]]);
+        all_gather(
+            &[2, 2],
+            (F32, &[2, 2, 2]),
+            expect![[r#"
+            hcom 1
+            group @g = ranks(0, 1)
+            graph @f(%x: f32[2, 2]) -> f32[2, 2, 2] {
+              %1 = all_gather %x, group = @g
+              %2 = reshape %1, shape = [2, 2, 2]
+              return y = %2
+            }
+        "#]],
+        );
     }
 
     #[test]
     fn any_shape_with_as_many_elements() {
-        all_gather(&[2, 2], (F32, &[8, 1]), expect![[r#""#]]);
+        all_gather(
+            &[2, 2],
+            (F32, &[8, 1]),
+            expect![[r#"
+            hcom 1
+            group @g = ranks(0, 1)
+            graph @f(%x: f32[2, 2]) -> f32[8, 1] {
+              %1 = all_gather %x, group = @g
+              %2 = reshape %1, shape = [8, 1]
+              return y = %2
+            }
+        "#]],
+        );
     }
 
     #[test]
     fn a_scalar_and_an_empty_tensor() {
-        all_gather(&[], (F32, &[2]), expect![[r#""#]]);
-        all_gather(&[1, 0, 2], (F32, &[2, 0, 2]), expect![[r#""#]]);
+        all_gather(
+            &[],
+            (F32, &[2]),
+            expect![[r#"
+            hcom 1
+            group @g = ranks(0, 1)
+            graph @f(%x: f32[]) -> f32[2] {
+              %1 = reshape %x, shape = [1]
+              %2 = all_gather %1, group = @g
+              return y = %2
+            }
+        "#]],
+        );
+        all_gather(
+            &[1, 0, 2],
+            (F32, &[2, 0, 2]),
+            expect![[r#"
+            hcom 1
+            group @g = ranks(0, 1)
+            graph @f(%x: f32[1, 0, 2]) -> f32[2, 0, 2] {
+              %1 = all_gather %x, group = @g
+              return y = %1
+            }
+        "#]],
+        );
     }
 
     #[test]
     fn an_output_that_does_not_fit_is_refused_with_both_types() {
-        all_gather(&[2, 2], (F32, &[3, 2]), expect![[r#""#]]);
-        all_gather(&[2, 2], (I64, &[4, 2]), expect![[r#""#]]);
+        all_gather(
+            &[2, 2],
+            (F32, &[3, 2]),
+            expect![
+                "all_gather_into_tensor: the output is f32[3, 2], expected f32[4, 2] (input f32[2, 2], group size 2)"
+            ],
+        );
+        all_gather(
+            &[2, 2],
+            (I64, &[4, 2]),
+            expect![
+                "all_gather_into_tensor: the output is i64[4, 2], expected f32[4, 2] (input f32[2, 2], group size 2)"
+            ],
+        );
     }
 }

@@ -27,11 +27,29 @@ mod tests {
 
     #[test]
     fn one_node_without_operands() {
-        check(None, &[0, 1], 0, &Call::Barrier, expect![[r#""#]]);
+        check(
+            None,
+            &[0, 1],
+            0,
+            &Call::Barrier,
+            expect![[r#"
+            hcom 1
+            group @g = ranks(0, 1)
+            graph @f() {
+              barrier group = @g
+            }
+        "#]],
+        );
     }
 
     #[test]
     fn an_outsider_is_refused() {
-        check(None, &[1, 3], 0, &Call::Barrier, expect![[r#""#]]);
+        check(
+            None,
+            &[1, 3],
+            0,
+            &Call::Barrier,
+            expect!["barrier: rank 0 is not in group g (ranks [1, 3])"],
+        );
     }
 }

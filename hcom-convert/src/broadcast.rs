@@ -74,22 +74,61 @@ mod tests {
 
     #[test]
     fn a_global_root_becomes_a_group_rank() {
-        broadcast(Root::Global(3), &[1, 3], 1, expect![[r#""#]]);
+        broadcast(
+            Root::Global(3),
+            &[1, 3],
+            1,
+            expect![[r#"
+            hcom 1
+            group @g = ranks(1, 3)
+            graph @f(%x: f32[1]) -> f32[1] {
+              %1 = broadcast %x, root = 1, group = @g
+              return y = %1
+            }
+        "#]],
+        );
     }
 
     #[test]
     fn a_group_root_stays() {
-        broadcast(Root::Group(0), &[1, 3], 3, expect![[r#""#]]);
+        broadcast(
+            Root::Group(0),
+            &[1, 3],
+            3,
+            expect![[r#"
+            hcom 1
+            group @g = ranks(1, 3)
+            graph @f(%x: f32[1]) -> f32[1] {
+              %1 = broadcast %x, root = 0, group = @g
+              return y = %1
+            }
+        "#]],
+        );
     }
 
     #[test]
     fn a_root_outside_the_group_is_refused() {
-        broadcast(Root::Global(0), &[1, 3], 1, expect![[r#""#]]);
-        broadcast(Root::Group(2), &[1, 3], 1, expect![[r#""#]]);
+        broadcast(
+            Root::Global(0),
+            &[1, 3],
+            1,
+            expect!["broadcast: root 0 is not in group g (ranks [1, 3])"],
+        );
+        broadcast(
+            Root::Group(2),
+            &[1, 3],
+            1,
+            expect!["broadcast: root 2 (group rank) is not in group g (ranks [1, 3])"],
+        );
     }
 
     #[test]
     fn an_outsider_is_refused() {
-        broadcast(Root::Global(3), &[1, 3], 2, expect![[r#""#]]);
+        broadcast(
+            Root::Global(3),
+            &[1, 3],
+            2,
+            expect!["broadcast: rank 2 is not in group g (ranks [1, 3])"],
+        );
     }
 }

@@ -115,28 +115,93 @@ mod tests {
 
     #[test]
     fn dimension_0_is_cut() {
-        reduce_scatter(&[4], (I64, &[2]), Sum, expect![[r#""#]]);
+        reduce_scatter(
+            &[4],
+            (I64, &[2]),
+            Sum,
+            expect![[r#"
+            hcom 1
+            group @g = ranks(0, 1)
+            graph @f(%x: i64[4]) -> i64[2] {
+              %1 = reduce_scatter %x, op = sum, group = @g
+              return y = %1
+            }
+        "#]],
+        );
     }
 
     #[test]
     fn a_stacked_input_loses_its_first_dimension() {
-        reduce_scatter(&[2, 3, 2], (I64, &[3, 2]), Sum, expect![[r#""#]]);
+        reduce_scatter(
+            &[2, 3, 2],
+            (I64, &[3, 2]),
+            Sum,
+            expect![[r#"
+            hcom 1
+            group @g = ranks(0, 1)
+            graph @f(%x: i64[2, 3, 2]) -> i64[3, 2] {
+              %1 = reduce_scatter %x, op = sum, group = @g
+              %2 = reshape %1, shape = [3, 2]
+              return y = %2
+            }
+        "#]],
+        );
     }
 
     #[test]
     fn a_mean_is_divided_after_the_scatter() {
-        reduce_scatter(&[4], (I64, &[2]), Avg, expect![[r#""#]]);
+        reduce_scatter(
+            &[4],
+            (I64, &[2]),
+            Avg,
+            expect![[r#"
+            hcom 1
+            group @g = ranks(0, 1)
+            graph @f(%x: i64[4]) -> i64[2] {
+              %1 = reduce_scatter %x, op = sum, group = @g
+              %2 = fill shape = [], value = 2, dtype = i64
+              %3 = div %1, %2
+              return y = %3
+            }
+        "#]],
+        );
     }
 
     #[test]
     fn what_cannot_be_cut_is_refused() {
-        reduce_scatter(&[5], (I64, &[2]), Sum, expect![[r#""#]]);
-        reduce_scatter(&[], (I64, &[]), Sum, expect![[r#""#]]);
+        reduce_scatter(
+            &[5],
+            (I64, &[2]),
+            Sum,
+            expect![
+                "reduce_scatter_tensor: dimension 0 has size 5, not divisible by the group size 2"
+            ],
+        );
+        reduce_scatter(
+            &[],
+            (I64, &[]),
+            Sum,
+            expect!["reduce_scatter_tensor: the input has 0 dimensions, none with index 0"],
+        );
     }
 
     #[test]
     fn an_output_that_does_not_fit_is_refused_with_both_types() {
-        reduce_scatter(&[4], (I64, &[4]), Sum, expect![[r#""#]]);
-        reduce_scatter(&[4], (F32, &[2]), Sum, expect![[r#""#]]);
+        reduce_scatter(
+            &[4],
+            (I64, &[4]),
+            Sum,
+            expect![
+                "reduce_scatter_tensor: the output is i64[4], expected i64[2] (input i64[4], group size 2)"
+            ],
+        );
+        reduce_scatter(
+            &[4],
+            (F32, &[2]),
+            Sum,
+            expect![
+                "reduce_scatter_tensor: the output is f32[2], expected i64[2] (input i64[4], group size 2)"
+            ],
+        );
     }
 }
