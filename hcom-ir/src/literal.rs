@@ -165,3 +165,32 @@ macro_rules! complex {
 }
 
 complex! { f32 => C64, f64 => C128, }
+
+/// The nearest `f16`, ties to even.
+pub(crate) fn f16_from_f64(value: f64) -> f16 {
+    if value.is_nan() {
+        f16::NAN
+    } else {
+        f16::from_f32(to_odd(value))
+    }
+}
+
+/// The nearest `bf16`, ties to even.
+pub(crate) fn bf16_from_f64(value: f64) -> bf16 {
+    if value.is_nan() {
+        bf16::NAN
+    } else {
+        bf16::from_f32(to_odd(value))
+    }
+}
+
+/// Rounds to an `f32` such that rounding that to fewer bits gives the same as rounding at once: an
+/// inexact result is cut and its last bit set.
+fn to_odd(value: f64) -> f32 {
+    let nearest = value as f32;
+    if f64::from(nearest) == value {
+        return nearest;
+    }
+    let away = u32::from(f64::from(nearest).abs() > value.abs());
+    f32::from_bits((nearest.to_bits() - away) | 1)
+}

@@ -15,7 +15,6 @@ use crate::types::{DType, Type};
 
 pub(super) use comm::*;
 pub(super) use compute::*;
-pub(crate) use movement::arange_length;
 pub(super) use movement::*;
 
 /// One use of an operation, to be typed.

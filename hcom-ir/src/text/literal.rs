@@ -7,7 +7,7 @@ use std::fmt::{self, Write as _};
 
 use half::{bf16, f16};
 
-use crate::literal::{Element, Literal};
+use crate::literal::{Element, Literal, bf16_from_f64, f16_from_f64};
 use crate::types::DType;
 
 /// Literals of more elements are printed as bytes.
@@ -149,26 +149,8 @@ pub(super) fn read_element(dtype: DType, text: &str, bytes: &mut Vec<u8>) -> Opt
         DType::U16 => push(text.parse::<u16>().ok()?, bytes),
         DType::U32 => push(text.parse::<u32>().ok()?, bytes),
         DType::U64 => push(text.parse::<u64>().ok()?, bytes),
-        DType::F16 => push(
-            read_f64(text).map(|x| {
-                if x.is_nan() {
-                    f16::NAN
-                } else {
-                    f16::from_f64(x)
-                }
-            })?,
-            bytes,
-        ),
-        DType::BF16 => push(
-            read_f64(text).map(|x| {
-                if x.is_nan() {
-                    bf16::NAN
-                } else {
-                    bf16::from_f64(x)
-                }
-            })?,
-            bytes,
-        ),
+        DType::F16 => push(f16_from_f64(read_f64(text)?), bytes),
+        DType::BF16 => push(bf16_from_f64(read_f64(text)?), bytes),
         DType::F32 | DType::C64 => push(
             if text == "nan" {
                 f32::NAN

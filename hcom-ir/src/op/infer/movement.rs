@@ -314,7 +314,7 @@ pub(in crate::op) fn fill(site: &Site<'_>) -> Rule {
 }
 
 /// Number of elements of `arange` with fixed attributes; `None` when it does not fit in 64 bits.
-pub(crate) fn arange_length(attrs: &Attrs) -> Option<u64> {
+fn arange_length(attrs: &Attrs) -> Option<u64> {
     match (attrs.get("start")?, attrs.get("end")?, attrs.get("step")?) {
         (Attr::Int(start), Attr::Int(end), Attr::Int(step)) => {
             let (distance, step) = (i128::from(*end) - i128::from(*start), i128::from(*step));
