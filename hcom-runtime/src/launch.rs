@@ -1,6 +1,6 @@
 //! Compiled graphs.
 
-use crate::{Array, Error, Mode, Plan, Trace, uniformity::Uniformity};
+use crate::{Array, Error, Mode, Plan, Trace, crosscheck::Uniformity};
 
 /// How a graph is compiled.
 #[derive(Clone, Debug, Default, PartialEq)]

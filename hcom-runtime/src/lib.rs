@@ -3,6 +3,7 @@
 mod aclnn;
 pub mod buffer;
 pub mod control;
+pub mod crosscheck;
 pub mod error;
 pub mod failure;
 pub mod launch;
@@ -14,10 +15,10 @@ pub mod runtime;
 pub mod settings;
 pub mod startup;
 pub mod timeline;
-mod uniformity;
 
 pub use buffer::Array;
 pub use control::{Control, ControlError, InProcess, Life, PeerStatus, Position, RankState};
+pub use crosscheck::Uniformity;
 pub use error::Error;
 pub use failure::{Failure, FailureKind};
 pub use launch::{CompileOptions, Executable};
@@ -26,4 +27,3 @@ pub use runtime::Runtime;
 pub use settings::{Settings, SettingsError};
 pub use startup::{Master, StartError, World, connect};
 pub use timeline::Trace;
-pub use uniformity::Uniformity;

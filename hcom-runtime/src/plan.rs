@@ -7,7 +7,7 @@
 
 use hcom_ir::{Graph, NodeId};
 
-use crate::{error::Error, memory::Layout, uniformity::Uniformity};
+use crate::{crosscheck::Uniformity, error::Error, memory::Layout};
 
 pub mod check;
 mod events;

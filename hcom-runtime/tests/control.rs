@@ -344,7 +344,7 @@ fn a_stopped_rank_holds_nobody_up() {
 /// Many jobs at a time on one host, none with a fixed port.
 #[test]
 fn jobs_side_by_side_do_not_meet() {
-    Job::new(4, Kind::Processes, LIMIT).copies(12).run(|rank| {
+    Job::new(4, Kind::Processes, LIMIT).copies(50).run(|rank| {
         let control = rank.control();
         let mine = |of: u32| u64::from(10 * rank.job() + of);
         let got = exchange(&*control, &[0, 1, 2, 3], "job", mine(rank.rank()));

@@ -25,7 +25,7 @@ const ALLOWED: [(&str, &[&str]); 10] = [
             "hcom-sys",
         ],
     ),
-    ("hcom-test", &["hcom-fake", "hcom-sys"]),
+    ("hcom-test", &["hcom-fake", "hcom-runtime", "hcom-sys"]),
     ("xtask", &[]),
 ];
 
