@@ -1,1 +1,54 @@
-//! The fake as a shared object that other people's Ascend programs load.
+//! The fake as a shared object: every function of `hcom-fake` exported under its C name.
+//!
+//! The object has no SONAME, so that one file can stand under every name of a CANN release
+//! (`cargo xtask ascend-home` lays such a folder out). Load it by absolute path, as
+//! `HCOM_LIBRARY_PATH` does; under a name like `libhccl.so` it must never lie where a loader finds
+//! it unasked.
+//!
+//! Each export only calls the function of the same name: that one checks the arguments and lets no
+//! panic out. `aclAppLog` is not exported, as C-variadic functions cannot be written in Rust.
+
+#![expect(unsafe_code, reason = "exported C functions")]
+#![allow(non_snake_case, reason = "the names of the C ABI")]
+
+use std::ffi::{c_char, c_void};
+
+use hcom_fake::{ffi::all, for_each_operator, for_each_symbol};
+use hcom_sys::bindings::*;
+
+macro_rules! export {
+    ($(fn $name:ident($($parameter:ident: $ty:ty),*) -> $answer:ty;)*) => {
+        $(
+            #[doc = concat!("`", stringify!($name), "` of the headers.")]
+            ///
+            /// # Safety
+            /// As the headers demand of the caller.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name($($parameter: $ty),*) -> $answer {
+                // SAFETY: the same function under another name; the caller keeps its contract.
+                unsafe { all::$name($($parameter),*) }
+            }
+        )*
+    };
+}
+
+macro_rules! export_operators {
+    ($($second:ident $first:ident($($parameter:ident: $ty:ty),*) = $plan:expr;)*) => {
+        export! {$(
+            fn $first(
+                $($parameter: $ty,)*
+                workspace_size: *mut u64,
+                executor: *mut *mut aclOpExecutor
+            ) -> aclnnStatus;
+            fn $second(
+                workspace: *mut c_void,
+                workspace_size: u64,
+                executor: *mut aclOpExecutor,
+                stream: aclrtStream
+            ) -> aclnnStatus;
+        )*}
+    };
+}
+
+for_each_symbol!(export);
+for_each_operator!(export_operators);
