@@ -2905,7 +2905,8 @@ pub mod prototype {
     /// Since torch_npu 2.9.
     pub type aclrtRecordNotify =
         unsafe extern "C" fn(notify: aclrtNotify, stream: aclrtStream) -> aclError;
-    /// Queues a wait that clears the notify again, at most `timeout` ms.
+    /// Queues a wait that clears the notify again; `timeout` 0 waits for ever (documents differ on
+    /// whether it is in seconds or ms).
     /// Since torch_npu 2.9.
     pub type aclrtWaitAndResetNotify =
         unsafe extern "C" fn(notify: aclrtNotify, stream: aclrtStream, timeout: u32) -> aclError;

@@ -399,7 +399,8 @@ aclError aclrtDestroyNotify(aclrtNotify notify);
 /** Queues setting the notify. @since torch_npu 2.9 */
 aclError aclrtRecordNotify(aclrtNotify notify, aclrtStream stream);
 
-/** Queues a wait that clears the notify again, at most `timeout` ms. @since torch_npu 2.9 */
+/** Queues a wait that clears the notify again; `timeout` 0 waits for ever (documents differ on
+ * whether it is in seconds or ms). @since torch_npu 2.9 */
 aclError aclrtWaitAndResetNotify(aclrtNotify notify, aclrtStream stream, uint32_t timeout);
 
 /** A key of the notify for other processes. @since torch_npu 2.9 */
