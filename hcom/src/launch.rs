@@ -49,6 +49,8 @@ const BECOME: &str = "HCOM_LAUNCH_PROGRAM";
 const COLLECT: &str = "HCOM_LAUNCH_COLLECT";
 /// Opens a report's line (ASCII record separator, as in RFC 7464).
 const RECORD: u8 = 0x1e;
+/// Follows [`RECORD`] where the line is no report but tells progress; no JSON begins so.
+const PROGRESS: char = '#';
 /// What the ranks get beyond the timeout, to report that it passed.
 const REPORT_TIME: Duration = Duration::from_secs(2);
 
@@ -105,25 +107,71 @@ fn die_with(launcher: i32) {
     }
 }
 
-/// Hands one line of JSON to the launcher, which returns it in [`Outcome::reports`] when it
-/// [collects](Launch::collect); else prints it.
+/// Whether the launcher that started this rank collects its [reports](report).
+pub fn is_collected() -> bool {
+    env::var_os(COLLECT).is_some()
+}
+
+/// Hands JSON to a launcher that [collects](is_collected), which returns a rank's latest report in
+/// [`Outcome::reports`]; else prints it on a line of its own.
 ///
 /// # Errors
 /// Standard output cannot be written.
 pub fn report(json: &str) -> io::Result<()> {
     let mut line = Vec::with_capacity(json.len() + 2);
-    if env::var_os(COLLECT).is_some() {
+    if is_collected() {
         line.push(RECORD);
     }
+    // Between the tokens of JSON a line end means nothing, and inside a string it is escaped.
     line.extend(json.bytes().filter(|byte| *byte != b'\n'));
     line.push(b'\n');
+    write_out(&line)
+}
+
+/// Tells a launcher that [collects](is_collected) how many of a rank's steps are done; else does nothing.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn progress(done: u64, total: u64) -> io::Result<()> {
+    match is_collected() {
+        true => write_out(format!("{}{PROGRESS}{done} {total}\n", char::from(RECORD)).as_bytes()),
+        false => Ok(()),
+    }
+}
+
+fn write_out(line: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(&line)?;
+    out.write_all(line)?;
     out.flush()
 }
 
+/// What a [collected](Launch::collect_with) job says while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A rank has [reported](report) this line of JSON.
+    Report {
+        /// The rank.
+        rank: u32,
+        /// The line.
+        json: &'a str,
+    },
+    /// A rank has done some of its steps.
+    Progress {
+        /// The rank.
+        rank: u32,
+        /// Steps done.
+        done: u64,
+        /// All steps.
+        total: u64,
+    },
+    /// A line for a person: what a rank printed, behind its number, or a note about a rank's end.
+    Line(&'a str),
+}
+
+type Observer = Box<dyn FnMut(Event<'_>)>;
+
 /// A job to start.
-#[derive(Clone, Debug)]
 pub struct Launch {
     ranks: u32,
     /// `None` is this executable.
@@ -131,7 +179,7 @@ pub struct Launch {
     arguments: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
     timeout: Duration,
-    collect: bool,
+    observer: Option<Observer>,
 }
 
 impl Launch {
@@ -143,7 +191,7 @@ impl Launch {
             arguments: env::args_os().skip(1).collect(),
             variables: Vec::new(),
             timeout: Duration::from_secs(60),
-            collect: false,
+            observer: None,
         }
     }
 
@@ -179,8 +227,18 @@ impl Launch {
 
     /// Collects the ranks' [reports](report). Everything else that they print then goes to standard error.
     #[must_use]
-    pub fn collect(mut self) -> Launch {
-        self.collect = true;
+    pub fn collect(self) -> Launch {
+        self.collect_with(|event| {
+            if let Event::Line(line) = event {
+                eprintln!("{line}");
+            }
+        })
+    }
+
+    /// Collects the ranks' [reports](report) and shows `observer` everything that happens, at once.
+    #[must_use]
+    pub fn collect_with(mut self, observer: impl FnMut(Event<'_>) + 'static) -> Launch {
+        self.observer = Some(Box::new(observer));
         self
     }
 
@@ -191,7 +249,7 @@ impl Launch {
     /// # Errors
     /// No rank was asked for, the program was not found, or the system refused a process, pipe or port. No rank is
     /// left running.
-    pub fn run(self) -> Result<Outcome, LaunchError> {
+    pub fn run(mut self) -> Result<Outcome, LaunchError> {
         if self.ranks == 0 {
             return Err(LaunchError::NoRanks);
         }
@@ -203,17 +261,21 @@ impl Launch {
         let system = |doing| move |source| LaunchError::System { doing, source };
         let (_held, port) = hold_port().map_err(system("hold a port"))?;
         let signals = children::Signals::catch().map_err(system("catch signals"))?;
-        let mut children = children::Children::new(self.timeout + REPORT_TIME, self.collect);
+        let collected = self.observer.is_some();
+        let mut children = children::Children::new(
+            self.timeout.saturating_add(REPORT_TIME),
+            self.observer.take(),
+        );
         for rank in 0..self.ranks {
             let command = self
-                .command(rank, port)
+                .command(rank, port, collected)
                 .map_err(system("find this executable"))?;
             children.start(command).map_err(system("start a rank"))?;
         }
         children.wait(&signals).map_err(system("watch the ranks"))
     }
 
-    fn command(&self, rank: u32, port: u16) -> io::Result<Command> {
+    fn command(&self, rank: u32, port: u16, collected: bool) -> io::Result<Command> {
         let mut command = Command::new(env::current_exe()?);
         command
             .args(&self.arguments)
@@ -223,7 +285,9 @@ impl Launch {
             .env("WORLD_SIZE", self.ranks.to_string())
             .env("LOCAL_WORLD_SIZE", self.ranks.to_string())
             .env("MASTER_ADDR", Ipv4Addr::LOCALHOST.to_string())
-            .env("MASTER_PORT", port.to_string());
+            .env("MASTER_PORT", port.to_string())
+            // Ranks of another job that come to this port by mistake are turned away.
+            .env("HCOM_JOB", format!("{}-{port}", std::process::id()));
         for outer in [
             BECOME,
             COLLECT,
@@ -240,7 +304,7 @@ impl Launch {
                 command.env("PYTHONUNBUFFERED", "1");
             }
         }
-        if self.collect {
+        if collected {
             command.env(COLLECT, "1");
         }
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
@@ -280,7 +344,7 @@ pub struct Outcome {
     pub failure: Option<RankFailure>,
     /// The signal to the launcher that ended the job.
     pub interrupted_by: Option<i32>,
-    /// Per rank, the last line it [reported](report), when the launcher [collects](Launch::collect).
+    /// Per rank, what it [reported](report) last, when the launcher [collects](Launch::collect).
     pub reports: Vec<Option<String>>,
 }
 

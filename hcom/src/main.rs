@@ -1,2 +1,7 @@
 //! The `hcom` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    hcom::cli::main()
+}

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 
 use crate::{bindings, tidy, tools};
 
@@ -228,6 +228,7 @@ fn doctests() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use anyhow::bail;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]

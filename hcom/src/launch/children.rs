@@ -17,7 +17,7 @@ use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::lines::{Lines, State, print};
-use super::{End, Outcome, RECORD, RankFailure, colours};
+use super::{End, Event, Observer, Outcome, PROGRESS, RECORD, RankFailure, colours};
 
 /// Between the polite signal and SIGKILL.
 const POLITENESS: Duration = Duration::from_secs(3);
@@ -122,7 +122,7 @@ enum Next {
 pub(super) struct Children {
     ranks: Vec<Running>,
     time_to_report: Duration,
-    collect: bool,
+    observer: Option<Observer>,
     reports: Vec<Option<String>>,
     failure: Option<RankFailure>,
     interrupted_by: Option<i32>,
@@ -130,11 +130,11 @@ pub(super) struct Children {
 }
 
 impl Children {
-    pub(super) fn new(time_to_report: Duration, collect: bool) -> Children {
+    pub(super) fn new(time_to_report: Duration, observer: Option<Observer>) -> Children {
         Children {
             ranks: Vec::new(),
             time_to_report,
-            collect,
+            observer,
             reports: Vec::new(),
             failure: None,
             interrupted_by: None,
@@ -167,9 +167,9 @@ impl Children {
                 return Err(error.into());
             }
         };
-        let out_coloured = match self.collect {
-            true => colours(&io::stderr()),
-            false => colours(&io::stdout()),
+        let out_coloured = match self.observer {
+            Some(_) => colours(&io::stderr()),
+            None => colours(&io::stdout()),
         };
         self.ranks.push(Running {
             child,
@@ -249,31 +249,38 @@ impl Children {
     }
 
     fn read_output(&mut self) -> io::Result<()> {
-        let collect = self.collect;
-        for (rank, report) in self.ranks.iter_mut().zip(&mut self.reports) {
-            if let Some(pipe) = &mut rank.out {
-                let state = rank.out_lines.read(pipe, |prefix, line| {
-                    out_line(collect, report, prefix, line);
+        let observer = &mut self.observer;
+        for (rank, (running, report)) in (0..).zip(self.ranks.iter_mut().zip(&mut self.reports)) {
+            if let Some(pipe) = &mut running.out {
+                let state = running.out_lines.read(pipe, |prefix, line| {
+                    out_line(observer, rank, report, prefix, line);
                 })?;
                 if state == State::Closed {
-                    rank.out = None;
+                    running.out = None;
                 }
             }
-            if let Some(pipe) = &mut rank.err
-                && rank.err_lines.read(pipe, err_line)? == State::Closed
-            {
-                rank.err = None;
+            if let Some(pipe) = &mut running.err {
+                let state = running
+                    .err_lines
+                    .read(pipe, |prefix, line| err_line(observer, prefix, line))?;
+                if state == State::Closed {
+                    running.err = None;
+                }
             }
         }
         Ok(())
     }
 
+    /// Prints what stands behind the last line end of each stream.
     fn finish_output(&mut self) {
-        let collect = self.collect;
-        for (rank, report) in self.ranks.iter_mut().zip(&mut self.reports) {
-            rank.out_lines
-                .finish(|prefix, line| out_line(collect, report, prefix, line));
-            rank.err_lines.finish(err_line);
+        let observer = &mut self.observer;
+        for (rank, (running, report)) in (0..).zip(self.ranks.iter_mut().zip(&mut self.reports)) {
+            running
+                .out_lines
+                .finish(|prefix, line| out_line(observer, rank, report, prefix, line));
+            running
+                .err_lines
+                .finish(|prefix, line| err_line(observer, prefix, line));
         }
     }
 
@@ -307,13 +314,12 @@ impl Children {
             .filter(|rank| rank.status.is_none())
             .count();
         let limit = self.time_to_report.as_secs_f64();
-        match others {
-            0 => eprintln!("hcom: rank {rank} {end}"),
-            1 => eprintln!("hcom: rank {rank} {end}; the other rank has {limit} s to report"),
-            _ => eprintln!(
-                "hcom: rank {rank} {end}; the {others} other ranks have {limit} s to report"
-            ),
-        }
+        let note = match others {
+            0 => format!("rank {rank} {end}"),
+            1 => format!("rank {rank} {end}; the other rank has {limit} s to report"),
+            _ => format!("rank {rank} {end}; the {others} other ranks have {limit} s to report"),
+        };
+        err_line(&mut self.observer, "hcom: ", note.as_bytes());
         self.failure = Some(failure);
         // A time beyond the clock's end never comes.
         self.next = match Instant::now().checked_add(self.time_to_report) {
@@ -388,14 +394,39 @@ fn has_ended(pidfd: &OwnedFd) -> io::Result<bool> {
     }
 }
 
-fn out_line(collect: bool, report: &mut Option<String>, prefix: &str, line: &[u8]) {
-    match (collect, line) {
-        (true, [RECORD, json @ ..]) => *report = Some(String::from_utf8_lossy(json).into_owned()),
-        (true, _) => err_line(prefix, line),
-        (false, _) => print(&mut io::stdout().lock(), prefix, line),
+fn out_line(
+    observer: &mut Option<Observer>,
+    rank: u32,
+    report: &mut Option<String>,
+    prefix: &str,
+    line: &[u8],
+) {
+    match (observer, line) {
+        (Some(observer), [RECORD, mark, steps @ ..]) if char::from(*mark) == PROGRESS => {
+            if let Some((done, total)) = progress(steps) {
+                observer(Event::Progress { rank, done, total });
+            }
+        }
+        (Some(observer), [RECORD, json @ ..]) => {
+            let json = report.insert(String::from_utf8_lossy(json).into_owned());
+            observer(Event::Report { rank, json });
+        }
+        (observer @ Some(_), _) => err_line(observer, prefix, line),
+        (None, _) => print(&mut io::stdout().lock(), prefix, line),
     }
 }
 
-fn err_line(prefix: &str, line: &[u8]) {
-    print(&mut io::stderr().lock(), prefix, line);
+fn progress(steps: &[u8]) -> Option<(u64, u64)> {
+    let (done, total) = std::str::from_utf8(steps).ok()?.split_once(' ')?;
+    Some((done.parse().ok()?, total.parse().ok()?))
+}
+
+fn err_line(observer: &mut Option<Observer>, prefix: &str, line: &[u8]) {
+    match observer {
+        Some(observer) => {
+            let line = format!("{prefix}{}", String::from_utf8_lossy(line));
+            observer(Event::Line(&line));
+        }
+        None => print(&mut io::stderr().lock(), prefix, line),
+    }
 }

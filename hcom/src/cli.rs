@@ -1,0 +1,156 @@
+//! The `hcom` command, one file per subcommand.
+//!
+//! Exit codes: 0 done, 1 the job failed, 2 the input was wrong; `launch` ends with the code of the first rank that
+//! failed. With `--json` one JSON object goes to standard output and everything for people to standard error.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+
+use crate::launch::{self, LaunchError, Outcome, Role};
+
+mod bad_input;
+mod demo;
+mod drawing;
+mod env;
+mod graph;
+mod launch_command;
+mod run;
+
+use bad_input::BadInput;
+
+#[derive(Parser)]
+#[command(
+    name = "hcom",
+    version,
+    about = "Collective communication inside the compute graph",
+    after_help = "Examples:\n  hcom demo                                   a model with its collectives inside one graph, on 4 ranks\n  hcom run examples/mlp.hcom --ranks 2        run a graph that is written as text\n  hcom graph examples/mlp.hcom --svg > g.svg  draw it\n  hcom launch -n 4 -- python3 train.py        start 4 ranks of any program\n  hcom env                                    what this machine offers"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(demo::Arguments),
+    Run(run::Arguments),
+    Launch(launch_command::Arguments),
+    Graph(graph::Arguments),
+    Env(env::Arguments),
+}
+
+/// `-n`, `--ranks`: the same wherever ranks are started.
+#[derive(Args)]
+struct Ranks {
+    /// Number of ranks.
+    #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    ranks: Option<u32>,
+}
+
+/// Runs the command that the process's arguments name.
+pub fn main() -> ExitCode {
+    let role = launch::attach();
+    crate::offer_cpu();
+    let cli = Cli::parse();
+    let (json, result) = match cli.command {
+        Command::Demo(arguments) => (arguments.json, demo::run(arguments, role)),
+        Command::Run(arguments) => (arguments.json, run::run(arguments, role)),
+        Command::Launch(arguments) => (arguments.json, launch_command::run(arguments)),
+        Command::Graph(arguments) => (arguments.json, graph::run(&arguments)),
+        Command::Env(arguments) => (arguments.json, env::run(&arguments)),
+    };
+    result.unwrap_or_else(|error| fail(&error, json))
+}
+
+/// Prints what went wrong and returns the exit code it stands for.
+fn fail(error: &anyhow::Error, json: bool) -> ExitCode {
+    if let Some(error) = error.downcast_ref::<io::Error>()
+        && error.kind() == io::ErrorKind::BrokenPipe
+    {
+        // The reader of our output has seen enough.
+        return ExitCode::SUCCESS;
+    }
+    let bad_input = error.downcast_ref::<BadInput>();
+    match bad_input {
+        Some(bad) => eprintln!("error: {bad}"),
+        None => eprintln!("error: {error:#}"),
+    }
+    if json {
+        let object = match bad_input {
+            Some(bad) => bad.to_json(),
+            None => json!({"kind": "error", "message": format!("{error:#}")}),
+        };
+        // Nobody is left to tell when standard output is closed.
+        let _ = print_json(&json!({ "error": object }));
+    }
+    ExitCode::from(if bad_input.is_some() { 2 } else { 1 })
+}
+
+/// Writes text to standard output.
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Writes one object on one line to standard output.
+fn print_json(object: &Value) -> anyhow::Result<()> {
+    print(&format!("{object}\n"))
+}
+
+/// A launcher that found its input wrong, rather than a job that failed.
+fn launch_error(error: LaunchError) -> anyhow::Error {
+    match error {
+        LaunchError::ProgramNotFound { program } => {
+            BadInput::new(format!("there is no program {}", program.display()))
+                .expected("a path to an executable file, or a name in PATH")
+                .into()
+        }
+        other => other.into(),
+    }
+}
+
+/// The job's exit code, for a process.
+fn exit_code(outcome: &Outcome) -> ExitCode {
+    ExitCode::from(outcome.exit_code())
+}
+
+/// The settings of the environment, with the timeout that the command line gives.
+fn settings(timeout: Option<Duration>) -> anyhow::Result<hcom_runtime::Settings> {
+    let mut settings = hcom_runtime::Settings::from_env().map_err(|error| {
+        BadInput::new(format!("{} is {:?}", error.variable, error.value)).expected(error.expected)
+    })?;
+    if let Some(timeout) = timeout {
+        settings.timeout = timeout;
+    }
+    Ok(settings)
+}
+
+/// Parses a positive number of seconds, fractions included.
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let wrong = || "expected a positive number of seconds, such as 60 or 0.5".to_owned();
+    let seconds: f64 = text.trim().parse().map_err(|_| wrong())?;
+    if !(seconds > 0.0) {
+        return Err(wrong());
+    }
+    // 30 years stand for ever.
+    Ok(Duration::from_secs_f64(seconds.min(1e9)).max(Duration::from_nanos(1)))
+}
+
+/// A bar on standard error; invisible when that is no terminal.
+fn progress_bar(steps: u64, what: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg:>12} {wide_bar:.cyan/dim} {pos}/{len} {eta}")
+        .expect("the template names fields that exist");
+    ProgressBar::new(steps).with_style(style).with_message(what)
+}
+
+/// True in a process that is a rank already, under `hcom launch` or torchrun.
+fn is_rank(role: Role) -> bool {
+    role == Role::Rank
+}
