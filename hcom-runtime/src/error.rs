@@ -36,6 +36,12 @@ pub enum Error {
         /// The node that was being prepared or executed, as in the graph text.
         node: Option<String>,
     },
+    /// The watchdog thread could not be started.
+    #[error("cannot start the watchdog thread")]
+    Thread {
+        /// Why.
+        source: std::io::Error,
+    },
     /// An operation that cannot be executed for these types.
     #[error("{op} of ({types}): {reason}")]
     Unsupported {

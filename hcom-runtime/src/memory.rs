@@ -99,15 +99,6 @@ impl Layout {
             unshared_bytes: sizes.iter().map(|&bytes| pack::aligned(bytes)).sum(),
         }
     }
-
-    /// The final memory of a root, with buffers resolved.
-    pub(crate) fn home(&self, root: Root) -> Option<Home> {
-        match root {
-            Root::Buffer(buffer) => Some(self.buffers[buffer]),
-            Root::Output(output) => Some(Home::Output(output)),
-            Root::Input(_) | Root::Constant(_) => None,
-        }
-    }
 }
 
 /// For each buffer, the root whose memory it is part of: itself, the buffer that takes it over, or

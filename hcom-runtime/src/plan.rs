@@ -101,28 +101,29 @@ impl Plan {
         uniformity: &Uniformity,
         cost: impl Fn(NodeId) -> f64,
     ) -> Result<Plan, Error> {
-        let mut tasks = Tasks::new(graph, rank)?;
+        let tasks = Tasks::new(graph, rank)?;
         let lanes = streams::lanes(&tasks, mode);
         let lane_of = streams::assign(&tasks, mode);
         let pinned = *uniformity != Uniformity::Uniform;
         let jobs = streams::jobs(&tasks, &lane_of, pinned, cost);
+        let mut after: Vec<Vec<usize>> =
+            tasks.tasks.iter().map(|task| task.after.clone()).collect();
         let (order, predicted_us) = match mode {
             Mode::Overlapped => {
                 let scheduled = schedule::list_schedule(&jobs, lanes.len(), |a, b| {
                     streams::exclusive(&tasks, a, b)
                 });
                 for &(first, second) in &scheduled.added {
-                    tasks.tasks[second].after.push(first);
+                    after[second].push(first);
                 }
                 let makespan = scheduled.makespan_us();
                 (scheduled.order, makespan)
             }
-            Mode::SingleStream | Mode::Split => (
-                (0..jobs.len()).collect(),
-                jobs.iter().map(|job| job.duration_us).sum(),
-            ),
+            Mode::SingleStream | Mode::Split => {
+                ((0..jobs.len()).collect(), jobs.iter().map(|job| job.duration_us).sum())
+            }
         };
-        let sync = join(&order, &lane_of, &tasks, lanes.len());
+        let sync = join(&order, &lane_of, after, lanes.len());
         let layout = Layout::new(&tasks, &order, &lane_of, &sync);
         let steps = steps(&order, &lane_of, &tasks, &sync, mode);
         Ok(Plan {
@@ -182,12 +183,16 @@ impl Plan {
 /// Adds a start and an end on lane 0 to the tasks, so that every lane begins after whatever lane 0
 /// did before the plan and ends before whatever it does after, and places the events. The start is
 /// job `tasks`, the end job `tasks + 1`.
-fn join(order: &[usize], lane_of: &[usize], tasks: &Tasks, lanes: usize) -> Synchronisation {
+fn join(
+    order: &[usize],
+    lane_of: &[usize],
+    mut after: Vec<Vec<usize>>,
+    lanes: usize,
+) -> Synchronisation {
     let count = order.len();
     let (start, end) = (count, count + 1);
     let mut lane: Vec<usize> = lane_of.to_vec();
     lane.extend([0, 0]);
-    let mut after: Vec<Vec<usize>> = tasks.tasks.iter().map(|task| task.after.clone()).collect();
     let mut last: Vec<Option<usize>> = vec![None; lanes];
     for &task in order {
         if after[task].is_empty() && last[lane[task]].is_none() {

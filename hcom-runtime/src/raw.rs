@@ -64,7 +64,9 @@ impl Driver {
         let mut context = null_mut();
         let current = library.aclrtGetCurrentContext()?;
         // SAFETY: `context` is a valid place for the answer.
-        check(&library, "aclrtGetCurrentContext", unsafe { current(&mut context) })?;
+        check(&library, "aclrtGetCurrentContext", unsafe {
+            current(&mut context)
+        })?;
         Ok(Arc::new(Driver {
             library,
             device,
@@ -168,6 +170,9 @@ fn with_detail(library: &Library, error: CallError) -> Error {
         return error.into();
     }
     // SAFETY: not null, so a C string, and this thread makes no call while it is read.
-    let message = unsafe { CStr::from_ptr(message) }.to_string_lossy().trim().to_owned();
+    let message = unsafe { CStr::from_ptr(message) }
+        .to_string_lossy()
+        .trim()
+        .to_owned();
     error.with_detail(message).into()
 }

@@ -1,85 +1,212 @@
 //! The runtime of one rank.
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+};
 
-use hcom_ir::{Attrs, DType, Graph, Group, Op};
+use hcom_ir::{Attrs, DType, Graph, Group, Op, Type};
+use rustc_hash::FxHashMap;
 
-use crate::{Array, CompileOptions, Control, Error, Executable, Settings};
+use crate::{
+    Array, CompileOptions, Control, Error, Executable, Settings, World,
+    buffer::{Block, Pool},
+    comm::{Comm, Key},
+    eager::{self, Eager},
+    raw::{Driver, Event, Place, Stream, Workspace},
+    watchdog::Watchdog,
+};
 
-/// The runtime of one rank: a process, or a thread. Clones share it.
+/// The runtime of one rank, which is a process or a thread. Clones share it.
+///
+/// Operations are issued in the order of the calls and executed later; what goes wrong in them is
+/// reported by the next call that waits. After a failure of the job every call returns that failure.
 #[derive(Clone)]
-pub struct Runtime {
-    control: Arc<dyn Control>,
+pub struct Runtime(Arc<Inner>);
+
+/// Fields are dropped in this order, after [`Inner::drop`] has waited for the device.
+pub(crate) struct Inner {
+    launch: Mutex<Launch>,
+    patrol: Mutex<Option<JoinHandle<()>>>,
+    pub(crate) watchdog: Arc<Watchdog>,
+    pub(crate) compute: Arc<Stream>,
+    pub(crate) pool: Pool,
+    pub(crate) driver: Arc<Driver>,
+    library: String,
     settings: Settings,
+    pub(crate) control: Arc<dyn Control>,
 }
 
+/// What a launch changes; one thread launches at a time.
+pub(crate) struct Launch {
+    comms: FxHashMap<Key, Arc<Comm>>,
+    /// The number of collectives issued so far in each group, and of transfers between two ranks.
+    sequence: [FxHashMap<Vec<u32>, u64>; 2],
+    pub(crate) workspace: Workspace,
+    pub(crate) eager: FxHashMap<eager::Key, Arc<Eager>>,
+    /// Ends of the executions issued last.
+    ends: [Option<Event>; RUNS_IN_FLIGHT],
+    runs: usize,
+}
+
+/// How many executions of graphs the host may be ahead of the device.
+const RUNS_IN_FLIGHT: usize = 2;
+
 impl Runtime {
-    /// Takes the place in the job that the environment names, see [`World`](crate::World), on
-    /// device `local_rank`. Without `RANK` the process is a world of one.
+    /// Takes the place in the job that the environment names, see [`World::from_env`], on device
+    /// `local_rank`. Without `RANK` the process is a world of one.
+    ///
+    /// # Errors
+    /// [`Error::Start`] when the environment is wrong or a rank does not come, and the errors of
+    /// [`Runtime::with_control`].
     pub fn start(settings: &Settings) -> Result<Runtime, Error> {
-        let world = crate::World::from_env()?;
+        let world = World::from_env()?;
         let control = crate::connect(&world, settings)?;
         Runtime::with_control(control, world.local_rank, settings)
     }
 
     /// Takes a place whose control plane exists, on device `local_rank`.
+    ///
+    /// # Errors
+    /// [`Error::Load`] when no device library is found, [`Error::Missing`] when it is too old, and
+    /// [`Error::Call`] when it has no such device.
     pub fn with_control(
         control: Arc<dyn Control>,
         local_rank: u32,
         settings: &Settings,
     ) -> Result<Runtime, Error> {
-        let _ = local_rank;
-        Ok(Runtime {
-            control,
+        let driver = Driver::open(settings.library.as_deref(), local_rank)?;
+        let watchdog = Watchdog::new(&driver, control.clone(), settings.timeout)?;
+        let compute = Arc::new(Stream::new(&driver)?);
+        watchdog.guard(&compute);
+        let library = match (driver.library().path(), driver.library().table()) {
+            (Some(path), _) => path.display().to_string(),
+            (None, Some(table)) => format!("{} {}", table.name, table.version),
+            (None, None) => String::new(),
+        };
+        let patrol = (control.world_size() > 1)
+            .then(|| watchdog.patrol())
+            .transpose()
+            .map_err(|source| Error::Thread { source })?;
+        Ok(Runtime(Arc::new(Inner {
+            launch: Mutex::new(Launch {
+                comms: FxHashMap::default(),
+                sequence: Default::default(),
+                workspace: Workspace::new(&driver),
+                eager: FxHashMap::default(),
+                ends: Default::default(),
+                runs: 0,
+            }),
+            patrol: Mutex::new(patrol),
+            watchdog,
+            compute,
+            pool: Pool::new(&driver),
+            driver,
+            library,
             settings: settings.clone(),
-        })
+            control,
+        })))
     }
 
     /// The own global rank.
     pub fn rank(&self) -> u32 {
-        self.control.rank()
+        self.0.control.rank()
     }
 
     /// Number of ranks in the job.
     pub fn world_size(&self) -> u32 {
-        self.control.world_size()
+        self.0.control.world_size()
     }
 
-    /// Where the device library comes from: a path, or the name of a table inside the program.
+    /// Where the device library comes from: its path, or name and version of a library that is
+    /// part of the program.
     pub fn library(&self) -> &str {
-        ""
+        &self.0.library
+    }
+
+    /// Name of the chip, for example `Ascend910_9382`; `None` when the library does not tell.
+    pub fn chip(&self) -> Option<String> {
+        self.0.driver.soc()
     }
 
     /// The control plane.
     pub fn control(&self) -> &Arc<dyn Control> {
-        &self.control
+        &self.0.control
     }
 
     /// The settings it was started with.
     pub fn settings(&self) -> &Settings {
-        &self.settings
+        &self.0.settings
     }
 
     /// An array with this content: little endian, row-major.
+    ///
+    /// # Errors
+    /// [`Error::DataSize`] when `bytes` does not have the size of the array; device memory may be
+    /// exhausted.
     pub fn array(&self, dtype: DType, shape: &[u64], bytes: &[u8]) -> Result<Array, Error> {
-        let _ = (dtype, shape, bytes);
-        Err(skeleton())
+        let ty = Type::fixed(dtype, shape);
+        let expected = ty.bytes().unwrap_or(u64::MAX);
+        if expected != bytes.len() as u64 {
+            return Err(Error::DataSize {
+                ty: ty.to_string(),
+                expected,
+                got: bytes.len() as u64,
+            });
+        }
+        let launch = self.0.begin()?;
+        let (block, fresh) = Block::take(&self.0, expected)?;
+        let place = block.place(expected);
+        if !bytes.is_empty() {
+            if !fresh {
+                self.0.watchdog.wait(&self.0.compute)?;
+            }
+            place.write(bytes)?;
+        }
+        drop(launch);
+        Ok(Array::new(block, dtype, shape))
     }
 
     /// An array of unspecified content.
+    ///
+    /// # Errors
+    /// Device memory may be exhausted.
     pub fn empty(&self, dtype: DType, shape: &[u64]) -> Result<Array, Error> {
-        let _ = (dtype, shape);
-        Err(skeleton())
+        let ty = Type::fixed(dtype, shape);
+        let Some(bytes) = ty.bytes() else {
+            return Err(Error::DataSize {
+                ty: ty.to_string(),
+                expected: u64::MAX,
+                got: 0,
+            });
+        };
+        let _launch = self.0.begin()?;
+        self.0.empty(dtype, shape, bytes)
     }
 
-    /// Makes a graph whose dimensions are all known ready to run. Every member of every group that
-    /// the graph communicates in calls this at the same time.
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.0
+    }
+
+    /// Makes a graph whose sizes are all known ready to run.
+    ///
+    /// Every member of every group that the graph communicates in calls this at the same time: the
+    /// ranks compare what they will do before any of them does it.
+    ///
+    /// # Errors
+    /// [`Error::Failure`] when the ranks disagree or one does not come; [`Error::Unbound`],
+    /// [`Error::NotMember`], [`Error::Unsupported`] and [`Error::Call`] for a graph that this rank
+    /// or its device cannot execute.
     pub fn compile(&self, graph: &Graph, options: &CompileOptions) -> Result<Executable, Error> {
-        let _ = (graph, options);
-        Err(skeleton())
+        Executable::compile(&self.0, graph, options)
     }
 
-    /// Executes one operation now; `group` is the one of a collective.
+    /// Executes one operation now; `group` is the one of a collective, whose members all call this.
+    /// `copy_to_input` writes its second operand.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] when operands and attributes do not fit the operation; otherwise as
+    /// [`Runtime::compile`].
     pub fn eager(
         &self,
         op: Op,
@@ -87,20 +214,136 @@ impl Runtime {
         group: Option<&Group>,
         operands: &[&Array],
     ) -> Result<Vec<Array>, Error> {
-        let _ = (op, attrs, group, operands);
-        Err(skeleton())
+        eager::execute(&self.0, op, attrs, group, operands)
     }
 
     /// Waits until everything that was issued has been executed.
+    ///
+    /// # Errors
+    /// What went wrong in it.
     pub fn synchronize(&self) -> Result<(), Error> {
-        Err(skeleton())
+        let _launch = self.0.begin()?;
+        self.0.watchdog.wait(&self.0.compute)
     }
 }
 
-fn skeleton() -> Error {
-    Error::Unsupported {
-        op: "runtime",
-        types: String::new(),
-        reason: "not there yet".into(),
+impl Inner {
+    /// Begins to issue work: one thread at a time, with the device current, unless the job has
+    /// failed or something that was dropped since had an error.
+    pub(crate) fn begin(&self) -> Result<MutexGuard<'_, Launch>, Error> {
+        let launch = self.launch.lock().unwrap_or_else(PoisonError::into_inner);
+        self.driver.attach()?;
+        self.watchdog.check()?;
+        self.driver.noted()?;
+        Ok(launch)
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(crate) fn empty(
+        self: &Arc<Inner>,
+        dtype: DType,
+        shape: &[u64],
+        bytes: u64,
+    ) -> Result<Array, Error> {
+        let (block, _) = Block::take(self, bytes)?;
+        Ok(Array::new(block, dtype, shape))
+    }
+
+    pub(crate) fn read(&self, place: &Place, data: &mut [u8]) -> Result<(), Error> {
+        let _launch = self.begin()?;
+        self.watchdog.wait(&self.compute)?;
+        if data.is_empty() { Ok(()) } else { place.read(data) }
+    }
+
+    /// The communicator for `key`, made if it is not there. All members call this in the same
+    /// order of keys.
+    pub(crate) fn comm(
+        &self,
+        launch: &mut Launch,
+        key: &Key,
+        group: &Group,
+    ) -> Result<Arc<Comm>, Error> {
+        if let Some(comm) = launch.comms.get(key) {
+            return Ok(comm.clone());
+        }
+        let comm = Comm::connect(
+            key,
+            group,
+            &*self.control,
+            &self.driver,
+            &self.compute,
+            &self.watchdog,
+            &self.settings,
+        )
+        .map_err(|error| match error {
+            Error::Control(error) => self.watchdog.fail(error.into_failure(self.control.rank())),
+            error => self.watchdog.blame(error),
+        })?;
+        let comm = Arc::new(comm);
+        launch.comms.insert(key.clone(), comm.clone());
+        Ok(comm)
+    }
+}
+
+impl Launch {
+    /// The number of the next collective of a group, or of the next transfer between two ranks,
+    /// counted from 1.
+    pub(crate) fn next_seq(&mut self, ranks: &[u32], point_to_point: bool) -> u64 {
+        let sequence = &mut self.sequence[usize::from(point_to_point)];
+        match sequence.get_mut(ranks) {
+            Some(seq) => {
+                *seq += 1;
+                *seq
+            }
+            None => {
+                sequence.insert(ranks.to_vec(), 1);
+                1
+            }
+        }
+    }
+
+    /// Waits until the device has come close enough for another execution.
+    pub(crate) fn throttle(&mut self, inner: &Inner) -> Result<(), Error> {
+        match &self.ends[self.runs % RUNS_IN_FLIGHT] {
+            Some(end) => inner.watchdog.wait_event(end),
+            None => Ok(()),
+        }
+    }
+
+    /// Marks the end of an execution on the compute stream.
+    pub(crate) fn end_of_run(&mut self, inner: &Inner) -> Result<(), Error> {
+        let slot = &mut self.ends[self.runs % RUNS_IN_FLIGHT];
+        let end = match slot.take() {
+            Some(end) => end,
+            None => Event::new(&inner.driver)?,
+        };
+        end.record(&inner.compute)?;
+        *slot = Some(end);
+        self.runs += 1;
+        Ok(())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.driver.note(self.driver.attach());
+        // What is queued ends, or the watchdog ends it.
+        let idle = self.watchdog.check().and_then(|()| self.watchdog.wait(&self.compute));
+        self.watchdog.stop();
+        let patrol = self.patrol.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(patrol) = patrol {
+            // The thread reports through the control plane; it has nothing to return.
+            let _ = patrol.join();
+        }
+        let launch = self.launch.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if idle.is_err() {
+            for comm in launch.comms.values() {
+                self.driver.note(comm.destroy());
+            }
+        }
+        launch.comms.clear();
     }
 }

@@ -51,6 +51,8 @@ impl Kind {
 pub struct Span {
     /// Global rank.
     pub rank: u32,
+    /// Index of the piece of work in the plan.
+    pub task: usize,
     /// Index into [`Trace::streams`].
     pub stream: usize,
     /// Mnemonic of the op.
@@ -209,6 +211,7 @@ pub(crate) mod tests {
     pub(crate) fn example() -> Trace {
         let span = |rank, stream, name: &str, kind, begin_us, end_us| Span {
             rank,
+            task: stream,
             stream,
             name: name.into(),
             kind,

@@ -593,31 +593,30 @@ impl Checker<'_> {
     }
 
     fn order(&self, pinned: bool) -> Result<(), Violation> {
-        let communication: Vec<(usize, NodeId, &[u32])> = self
+        let communication: Vec<(usize, NodeId)> = self
             .issued
             .iter()
-            .filter_map(|&task| {
-                let Work::Node(id) = self.task(task).work else {
-                    return None;
-                };
-                self.task(task).channel?;
-                let group = self.graph.node(id).group()?;
-                Some((task, id, &self.graph.group(group).ranks[..]))
+            .filter_map(|&task| match self.task(task).work {
+                Work::Node(id) if self.task(task).channel.is_some() => Some((task, id)),
+                _ => None,
             })
             .collect();
-        for (at, &(a, a_node, a_ranks)) in communication.iter().enumerate() {
-            for &(b, b_node, b_ranks) in &communication[at + 1..] {
-                let shared = a_ranks.iter().filter(|rank| b_ranks.contains(rank)).count();
-                if shared == 0 {
-                    continue;
-                }
-                if pinned && a_node.index() > b_node.index() {
+        for (at, &(a, a_node)) in communication.iter().enumerate() {
+            for &(b, b_node) in &communication[at + 1..] {
+                let [one, other] =
+                    [a, b].map(|task| self.task(task).channel.map(|c| &self.plan.tasks.channels[c]));
+                let (Some(one), Some(other)) = (one, other) else { continue };
+                let ranks = &other.group.ranks;
+                let shared = one.group.ranks.iter().filter(|rank| ranks.contains(rank)).count();
+                let transfer = one.point_to_point || other.point_to_point;
+                let related = if transfer { one == other } else { shared > 0 };
+                if pinned && related && a_node.index() > b_node.index() {
                     return Err(Violation::Order {
                         earlier: self.describe(b),
                         later: self.describe(a),
                     });
                 }
-                if shared > 1 && !self.precedes(a, b) && !self.precedes(b, a) {
+                if !transfer && shared > 1 && !self.precedes(a, b) && !self.precedes(b, a) {
                     return Err(Violation::Concurrent {
                         a: self.describe(a),
                         b: self.describe(b),

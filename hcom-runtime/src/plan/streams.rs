@@ -45,13 +45,16 @@ pub(super) fn exclusive(tasks: &Tasks, a: usize, b: usize) -> bool {
             .and_then(|index| tasks.channels.get(index))
     };
     match (channel(a), channel(b)) {
-        (Some(a), Some(b)) => a.shared_members(b) > 1,
+        (Some(a), Some(b)) => {
+            !a.point_to_point && !b.point_to_point && a.shared_members(b) > 1
+        }
         _ => false,
     }
 }
 
-/// The tasks as the scheduler sees them. When `pinned`, the communication of a group keeps its
-/// order in the program, also against every group that shares a member.
+/// The tasks as the scheduler sees them. When `pinned`, the collectives of a group keep their
+/// order in the program, also against every group that shares a member, and so do the transfers
+/// between two ranks.
 pub(super) fn jobs(
     tasks: &Tasks,
     lane_of: &[usize],
@@ -68,7 +71,7 @@ pub(super) fn jobs(
                 issued_after = latest
                     .iter()
                     .zip(&tasks.channels)
-                    .filter(|(_, other)| own.shared_members(other) > 0)
+                    .filter(|(_, other)| ordered(own, other))
                     .filter_map(|(latest, _)| *latest)
                     .filter(|before| !task.after.contains(before))
                     .collect();
@@ -79,7 +82,7 @@ pub(super) fn jobs(
             lane: lane_of[index],
             duration_us: match task.work {
                 Work::Node(node) => cost(node),
-                Work::CopyOut { .. } | Work::Snapshot { .. } => COPY_US,
+                Work::CopyOut { .. } | Work::Snapshot { .. } => crate::bound::COPY_US,
             },
             after: task.after.clone(),
             issued_after,
@@ -88,5 +91,10 @@ pub(super) fn jobs(
     jobs
 }
 
-/// Expected duration of a copy that belongs to no node, in microseconds.
-const COPY_US: f64 = 2.0;
+/// Whether the communication of two channels keeps its order in the program when it is pinned.
+fn ordered(own: &Channel, other: &Channel) -> bool {
+    if own.point_to_point || other.point_to_point {
+        return own == other;
+    }
+    own.shared_members(other) > 0
+}

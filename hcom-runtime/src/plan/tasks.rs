@@ -9,7 +9,7 @@ use hcom_ir::{Class, Def, Graph, Group, Id, Node, NodeId, Op, ValueId};
 use smallvec::SmallVec;
 
 use crate::{
-    aclnn::{self, Call, Lowered, Member, Place},
+    aclnn::{self, Call, CollectiveKind, Lowered, Member, Place},
     error::Error,
 };
 
@@ -54,7 +54,8 @@ pub(crate) struct Task {
     pub(crate) after: Vec<usize>,
 }
 
-/// A communicator the plan needs: one per group, and another one for its point-to-point traffic.
+/// A communicator the plan needs: one per group, and one per pair of ranks for their
+/// point-to-point traffic, which is no part of any group's sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Channel {
     pub(crate) group: Group,
@@ -150,8 +151,12 @@ impl Tasks {
                 continue;
             }
             let (channel, member) = self.channel(graph, id, node, rank)?;
-            let lowered =
-                lower(graph, node, member).map_err(|error| error.at(|| graph.print_node(id)))?;
+            let mut lowered = lower(graph, node, member)?;
+            if let Some(pair) = channel.map(|channel| &self.channels[channel])
+                && pair.point_to_point
+            {
+                address_pair(&mut lowered, u32::from(pair.group.ranks[0] == rank));
+            }
             self.tasks.push(Task {
                 work: Work::Node(id),
                 channel,
@@ -206,9 +211,10 @@ impl Tasks {
         if member.group_size == 1 {
             return Ok((None, Some(member)));
         }
+        let point_to_point = node.op.class() == Class::PointToPoint;
         let channel = Channel {
-            group: group.clone(),
-            point_to_point: node.op.class() == Class::PointToPoint,
+            group: if point_to_point { pair(group, node, rank) } else { group.clone() },
+            point_to_point,
         };
         let known = self.channels.iter().position(|known| *known == channel);
         let index = known.unwrap_or_else(|| {
@@ -322,6 +328,26 @@ impl Tasks {
             } else {
                 self.tasks[index].after.extend(fence);
                 open.push(index);
+            }
+        }
+    }
+}
+
+/// The pair of ranks that a send or receive connects, in ascending order.
+fn pair(group: &Group, node: &Node, rank: u32) -> Group {
+    let peer = u32::try_from(node.attrs.int("peer")).ok().and_then(|peer| group.global_rank(peer));
+    let mut ranks = vec![rank, peer.expect("the graph's type rules keep ranks in range")];
+    ranks.sort_unstable();
+    Group::new(group.name.clone(), ranks)
+}
+
+/// Makes sends and receives address group rank `peer` of their pair.
+fn address_pair(lowered: &mut Lowered, peer: u32) {
+    for call in &mut lowered.calls {
+        if let Call::Collective(collective) = call {
+            match &mut collective.kind {
+                CollectiveKind::Send { peer: to } | CollectiveKind::Recv { peer: to } => *to = peer,
+                _ => {}
             }
         }
     }

@@ -99,7 +99,10 @@ impl Communicator {
         };
         let address = |place: Option<&Place>, bytes: u64| match place {
             Some(place) => {
-                assert!(place.bytes() >= bytes, "collectives stay inside their places");
+                assert!(
+                    place.bytes() >= bytes,
+                    "collectives stay inside their places"
+                );
                 place.address()
             }
             None => {
@@ -179,7 +182,10 @@ impl Communicator {
                 let code = unsafe { call(send, count, wire, recv, count, wire, comm, stream) };
                 self.driver.check_hccl("HcclAlltoAll", code)
             }
-            K::AllToAllUneven { send: out, recv: back } => {
+            K::AllToAllUneven {
+                send: out,
+                recv: back,
+            } => {
                 let call = l.HcclAlltoAllV()?;
                 let (out, out_starts) = scaled(out);
                 let (back, back_starts) = scaled(back);
@@ -187,7 +193,18 @@ impl Communicator {
                 let code = unsafe {
                     let (out, out_starts) = (out.as_ptr().cast(), out_starts.as_ptr().cast());
                     let (back, back_starts) = (back.as_ptr().cast(), back_starts.as_ptr().cast());
-                    call(send, out, out_starts, wire, recv, back, back_starts, wire, comm, stream)
+                    call(
+                        send,
+                        out,
+                        out_starts,
+                        wire,
+                        recv,
+                        back,
+                        back_starts,
+                        wire,
+                        comm,
+                        stream,
+                    )
                 };
                 self.driver.check_hccl("HcclAlltoAllV", code)
             }

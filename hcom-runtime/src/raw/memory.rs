@@ -2,22 +2,33 @@
 
 #![expect(unsafe_code, reason = "calls into the device library")]
 
-use std::{ffi::c_void, ptr::null_mut, sync::Arc};
+use std::{any::Any, ffi::c_void, fmt, ptr::null_mut, sync::Arc};
 
+use hcom_ir::{DType, Type};
 use hcom_sys::bindings as c;
 
 use super::{Driver, Handle, Stream};
-use crate::error::Error;
+use crate::{Array, Runtime, error::Error};
 
 /// How long giving memory back waits for the device, in milliseconds.
 const SETTLE_MS: i32 = 5000;
 
 /// A block of device memory.
-#[derive(Debug)]
 pub(crate) struct Memory {
     driver: Arc<Driver>,
     address: Handle,
     bytes: u64,
+    /// Who provides the memory, unless it was allocated here.
+    owner: Option<Owner>,
+}
+
+/// Keeps memory of somebody else valid until it is dropped.
+type Owner = Box<dyn Any + Send + Sync>;
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes at {:p}", self.bytes, self.address.0)
+    }
 }
 
 impl Memory {
@@ -33,6 +44,7 @@ impl Memory {
             driver: driver.clone(),
             address: Handle(address),
             bytes,
+            owner: None,
         })
     }
 
@@ -47,19 +59,31 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        let owner = self.owner.take();
         if let Err(error) = self.driver.attach() {
+            std::mem::forget(owner);
             self.driver.note(Err(error));
             return;
         }
         if !self.driver.settle(SETTLE_MS) {
             // Work that may still touch the memory goes on: leaking it is the only safe way out.
+            std::mem::forget(owner);
             return;
         }
-        let freed = self.driver.library.aclrtFree().map_err(Error::from).and_then(|free| {
-            // SAFETY: the address comes from `aclrtMalloc`, is freed once, and the device is idle,
-            // so no queued work refers to it.
-            self.driver.check("aclrtFree", unsafe { free(self.address.0) })
-        });
+        if owner.is_some() {
+            return;
+        }
+        let freed = self
+            .driver
+            .library
+            .aclrtFree()
+            .map_err(Error::from)
+            .and_then(|free| {
+                // SAFETY: the address comes from `aclrtMalloc`, is freed once, and the device is idle,
+                // so no queued work refers to it.
+                self.driver
+                    .check("aclrtFree", unsafe { free(self.address.0) })
+            });
         self.driver.note(freed);
     }
 }
@@ -96,7 +120,9 @@ impl Place {
     }
 
     pub(crate) fn address(&self) -> *mut c_void {
-        self.memory.address().wrapping_byte_add(self.offset as usize)
+        self.memory
+            .address()
+            .wrapping_byte_add(self.offset as usize)
     }
 
     /// Queues a copy of the first `bytes` bytes into `to`; nothing when both are the same memory.
@@ -104,7 +130,10 @@ impl Place {
     /// # Panics
     /// When either is shorter.
     pub(crate) fn copy_to(&self, to: &Place, bytes: u64, stream: &Stream) -> Result<(), Error> {
-        assert!(bytes <= self.bytes && bytes <= to.bytes, "copies stay inside their places");
+        assert!(
+            bytes <= self.bytes && bytes <= to.bytes,
+            "copies stay inside their places"
+        );
         if self.address() == to.address() || bytes == 0 {
             return Ok(());
         }
@@ -130,7 +159,10 @@ impl Place {
     /// # Panics
     /// When the place is shorter.
     pub(crate) fn write(&self, data: &[u8]) -> Result<(), Error> {
-        assert!(data.len() as u64 <= self.bytes, "writes stay inside their place");
+        assert!(
+            data.len() as u64 <= self.bytes,
+            "writes stay inside their place"
+        );
         let copy = self.memory.driver.library.aclrtMemcpy()?;
         // SAFETY: `data` is valid for its length and so is the device memory; the call returns
         // after the copy.
@@ -151,7 +183,10 @@ impl Place {
     /// # Panics
     /// When the place is shorter.
     pub(crate) fn read(&self, data: &mut [u8]) -> Result<(), Error> {
-        assert!(data.len() as u64 <= self.bytes, "reads stay inside their place");
+        assert!(
+            data.len() as u64 <= self.bytes,
+            "reads stay inside their place"
+        );
         let copy = self.memory.driver.library.aclrtMemcpy()?;
         // SAFETY: `data` is valid for its length and so is the device memory; the call returns
         // after the copy.
@@ -184,11 +219,53 @@ impl Place {
         stream: &Stream,
     ) -> Option<Result<(), Error>> {
         let write = self.memory.driver.library.aclrtValueWrite().ok()?;
-        assert!((index as u64 + 1) * 8 <= self.bytes, "writes stay inside their place");
+        assert!(
+            (index as u64 + 1) * 8 <= self.bytes,
+            "writes stay inside their place"
+        );
         let address = self.address().wrapping_byte_add(index * 8);
         // SAFETY: the word lies inside the block, which outlives the work on it: memory is freed
         // only when the device is idle.
         let code = unsafe { write(address, value, 0, stream.raw()) };
         Some(self.memory.driver.check("aclrtValueWrite", code))
+    }
+}
+
+impl Array {
+    /// An array over device memory that somebody else owns. `owner` is dropped when neither the
+    /// array nor the device uses the memory any more.
+    ///
+    /// # Errors
+    /// [`Error::DataSize`] when the size of the array exceeds 64 bits; the failure of the job.
+    ///
+    /// # Safety
+    /// `address` is aligned for `dtype` and points to memory of the runtime's device that holds the
+    /// whole array, row-major, and stays valid until `owner` is dropped. Until then nobody else
+    /// writes it, and nobody reads it after the array was given to something that writes it, except
+    /// in an order that the device guarantees.
+    pub unsafe fn from_raw(
+        runtime: &Runtime,
+        address: *mut c_void,
+        dtype: DType,
+        shape: &[u64],
+        owner: Box<dyn Any + Send + Sync>,
+    ) -> Result<Array, Error> {
+        let ty = Type::fixed(dtype, shape);
+        let Some(bytes) = ty.bytes() else {
+            return Err(Error::DataSize {
+                ty: ty.to_string(),
+                expected: u64::MAX,
+                got: 0,
+            });
+        };
+        let inner = runtime.inner();
+        drop(inner.begin()?);
+        let memory = Memory {
+            driver: inner.driver.clone(),
+            address: Handle(address),
+            bytes,
+            owner: Some(owner),
+        };
+        Ok(Array::foreign(inner, memory, dtype, shape))
     }
 }

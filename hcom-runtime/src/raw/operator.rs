@@ -200,6 +200,32 @@ impl Operator {
         args: &[Arg],
         place: impl Fn(crate::aclnn::Place) -> Place,
     ) -> Result<Operator, Error> {
+        Operator::describe(driver, kernel, args, |view| Some(place(view)))
+    }
+
+    /// Lets the library check a kernel and its arguments before there is memory for them. Returns
+    /// the workspace that a launch needs, in bytes.
+    pub(crate) fn examine(
+        driver: &Arc<Driver>,
+        kernel: Kernel,
+        args: &[Arg],
+    ) -> Result<u64, Error> {
+        let operator = Operator::describe(driver, kernel, args, |_| None)?;
+        let (bytes, executor) = operator.plan()?;
+        let destroy = driver.library.aclDestroyAclOpExecutor()?;
+        // SAFETY: the executor comes from the first phase and was not used.
+        let code = unsafe { destroy(executor) };
+        operator.check("aclDestroyAclOpExecutor", code)?;
+        Ok(bytes)
+    }
+
+    /// Tensors without a place have no address and must not be launched.
+    fn describe(
+        driver: &Arc<Driver>,
+        kernel: Kernel,
+        args: &[Arg],
+        place: impl Fn(crate::aclnn::Place) -> Option<Place>,
+    ) -> Result<Operator, Error> {
         let mut operator = Operator {
             driver: driver.clone(),
             kernel,
@@ -224,7 +250,7 @@ impl Operator {
         Ok(operator)
     }
 
-    fn tensor(&mut self, view: &View, place: Place) -> Result<*mut c::aclTensor, Error> {
+    fn tensor(&mut self, view: &View, place: Option<Place>) -> Result<*mut c::aclTensor, Error> {
         let create = self.driver.library.aclCreateTensor()?;
         let reach: i64 = view
             .shape
@@ -232,13 +258,20 @@ impl Operator {
             .zip(&view.strides)
             .map(|(size, stride)| (size - 1) * stride)
             .sum();
-        let storage = if view.elements() == 0 { 0 } else { view.offset + reach + 1 };
-        assert!(
-            storage as u64 * view.dtype.bytes() <= place.bytes(),
-            "tensors stay inside their places"
-        );
+        let storage = if view.elements() == 0 {
+            0
+        } else {
+            view.offset + reach + 1
+        };
+        let address = place.as_ref().map_or(null_mut(), |place| {
+            assert!(
+                storage as u64 * view.dtype.bytes() <= place.bytes(),
+                "tensors stay inside their places"
+            );
+            place.address()
+        });
         // SAFETY: the arrays have the lengths given with them and are copied by the call; the
-        // memory holds `storage` elements, as was checked.
+        // memory, if any, holds `storage` elements, as was checked.
         let tensor = unsafe {
             create(
                 view.shape.as_ptr(),
@@ -249,17 +282,17 @@ impl Operator {
                 c::ACL_FORMAT_ND,
                 &storage,
                 1,
-                place.address(),
+                address,
             )
         };
-        self._places.push(place);
+        self._places.extend(place);
         self.made("aclCreateTensor", tensor)
     }
 
     fn tensors(
         &mut self,
         views: &[View],
-        place: impl Fn(crate::aclnn::Place) -> Place,
+        place: impl Fn(crate::aclnn::Place) -> Option<Place>,
     ) -> Result<Argument, Error> {
         let create = self.driver.library.aclCreateTensorList()?;
         let mut members: Vec<*const c::aclTensor> = Vec::with_capacity(views.len());
@@ -268,7 +301,8 @@ impl Operator {
         }
         // SAFETY: the list takes over the tensors, which nothing else refers to.
         let list = unsafe { create(members.as_ptr(), members.len() as u64) };
-        self.made("aclCreateTensorList", list).map(Argument::Tensors)
+        self.made("aclCreateTensorList", list)
+            .map(Argument::Tensors)
     }
 
     fn scalar(&self, value: Scalar) -> Result<*mut c::aclScalar, Error> {
@@ -288,9 +322,15 @@ impl Operator {
 
     fn ints(&self, values: &[i64]) -> Result<*mut c::aclIntArray, Error> {
         let create = self.driver.library.aclCreateIntArray()?;
-        let pointer = if values.is_empty() { null() } else { values.as_ptr() };
+        let pointer = if values.is_empty() {
+            null()
+        } else {
+            values.as_ptr()
+        };
         // SAFETY: `values` has the given length and is copied by the call.
-        self.made("aclCreateIntArray", unsafe { create(pointer, values.len() as u64) })
+        self.made("aclCreateIntArray", unsafe {
+            create(pointer, values.len() as u64)
+        })
     }
 
     fn made<T>(&self, call: &'static str, object: *mut T) -> Result<*mut T, Error> {
@@ -303,16 +343,6 @@ impl Operator {
 
     fn check(&self, call: &'static str, code: c::aclnnStatus) -> Result<(), Error> {
         check_aclnn(call, code).map_err(|error| with_detail(&self.driver.library, error))
-    }
-
-    /// Lets the library check the arguments. Returns the workspace that a launch needs, in bytes.
-    pub(crate) fn prepare(&self) -> Result<u64, Error> {
-        let (bytes, executor) = self.plan()?;
-        let destroy = self.driver.library.aclDestroyAclOpExecutor()?;
-        // SAFETY: the executor comes from the first phase and was not used.
-        let code = unsafe { destroy(executor) };
-        self.check("aclDestroyAclOpExecutor", code)?;
-        Ok(bytes)
     }
 
     /// Queues the operator on `stream`, which alone uses `workspace`.

@@ -37,10 +37,6 @@ impl Stream {
         })
     }
 
-    pub(crate) fn driver(&self) -> &Arc<Driver> {
-        &self.driver
-    }
-
     pub(super) fn raw(&self) -> c::aclrtStream {
         self.handle.0.cast()
     }
@@ -67,7 +63,9 @@ impl Stream {
         }
         match self.driver.library.aclrtStreamAbort() {
             // SAFETY: the stream is alive as long as `self`; the call is allowed from any thread.
-            Ok(abort) => self.driver.check("aclrtStreamAbort", unsafe { abort(self.raw()) }),
+            Ok(abort) => self
+                .driver
+                .check("aclrtStreamAbort", unsafe { abort(self.raw()) }),
             Err(_) => self.driver.abort_device(),
         }
     }
@@ -197,14 +195,17 @@ impl Drop for Event {
     fn drop(&mut self) {
         let attached = self.driver.attach();
         self.driver.note(attached);
-        let destroyed = self.driver.library.aclrtDestroyEvent().map_err(Error::from).and_then(
-            |destroy| {
+        let destroyed = self
+            .driver
+            .library
+            .aclrtDestroyEvent()
+            .map_err(Error::from)
+            .and_then(|destroy| {
                 // SAFETY: the handle comes from `aclrtCreateEventExWithFlag` and is destroyed once;
                 // the library keeps a pending event until it is done.
                 let code = unsafe { destroy(self.raw()) };
                 self.driver.check("aclrtDestroyEvent", code)
-            },
-        );
+            });
         self.driver.note(destroyed);
     }
 }

@@ -1,0 +1,64 @@
+//! How fast an execution could be at best, and what a node is expected to take.
+
+use hcom_ir::{Graph, NodeId};
+
+use crate::Plan;
+
+/// Expected duration of a copy that belongs to no node, in microseconds.
+pub(crate) const COPY_US: f64 = 2.0;
+
+/// Expected duration of a node in microseconds: start-up, and what arithmetic or traffic takes.
+pub(crate) fn expected_us(graph: &Graph, node: NodeId) -> f64 {
+    /// Operations and bytes per microsecond of one core of a general-purpose processor.
+    const FLOPS: f64 = 20_000.0;
+    const BYTES: f64 = 5_000.0;
+    let communicates = graph.node(node).op.is_communication();
+    let start_up = if communicates { 20.0 } else { COPY_US };
+    graph.work(node).map_or(start_up, |work| {
+        start_up + (work.flops as f64 / FLOPS).max(work.bytes as f64 / BYTES)
+    })
+}
+
+/// A lower bound of the duration of an execution, for the streams of its plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bound {
+    /// All work of the compute stream, in microseconds.
+    pub compute_us: f64,
+    /// All work of the busiest communicator, in microseconds.
+    pub communication_us: f64,
+    /// The longest chain of dependent work, in microseconds.
+    pub critical_path_us: f64,
+    /// Whether every duration is measured. Otherwise those of the cost model stand in for the ones
+    /// that are not. Measured durations of collectives contain waiting for peers unless they come
+    /// from a merged trace.
+    pub measured: bool,
+}
+
+impl Bound {
+    /// The largest of the three, in microseconds.
+    pub fn us(&self) -> f64 {
+        self.compute_us.max(self.communication_us).max(self.critical_path_us)
+    }
+
+    pub(crate) fn new(plan: &Plan, modelled: &[f64], measured: &[Option<f64>]) -> Bound {
+        let duration = |task: usize| measured[task].unwrap_or(modelled[task]);
+        let tasks = &plan.tasks.tasks;
+        let mut compute_us = 0.0;
+        let mut per_channel = vec![0.0f64; plan.tasks.channels.len()];
+        let mut finish = vec![0.0f64; tasks.len()];
+        for (index, task) in tasks.iter().enumerate() {
+            match task.channel {
+                Some(channel) => per_channel[channel] += duration(index),
+                None => compute_us += duration(index),
+            }
+            let before = task.after.iter().map(|&before| finish[before]).fold(0.0, f64::max);
+            finish[index] = before + duration(index);
+        }
+        Bound {
+            compute_us,
+            communication_us: per_channel.into_iter().fold(0.0, f64::max),
+            critical_path_us: finish.into_iter().fold(0.0, f64::max),
+            measured: measured.iter().all(Option::is_some),
+        }
+    }
+}
