@@ -261,9 +261,11 @@ struct Files {
 
 impl Files {
     fn open(path: &Path) -> Result<Self, String> {
-        // Absolute: a bare name would make the loader search its own list of folders.
-        let path = path.canonicalize().map_err(|error| error.to_string())?;
-        if path.is_dir() {
+        // Absolute: a bare name would make the loader search its own list of folders. Links stay, as
+        // the name they bear says what the file is.
+        let path = std::path::absolute(path).map_err(|error| error.to_string())?;
+        let about = path.metadata().map_err(|error| error.to_string())?;
+        if about.is_dir() {
             return Ok(Self {
                 file: None,
                 folder: Some(path.clone()),

@@ -100,3 +100,24 @@ fn the_library_has_no_soname_and_needs_no_other_of_a_release() {
         assert!(!dynamic.contains(name), "{dynamic}");
     }
 }
+
+#[test]
+fn the_library_opens_by_path_and_has_a_function_of_every_part() {
+    let library = hcom_sys::Library::open(library()).expect("it opens");
+    for name in [
+        "aclrtMalloc",
+        "HcclCommInitRootInfo",
+        "HcclAllReduce",
+        "aclCreateTensor",
+        "aclnnMatmulGetWorkspaceSize",
+        "aclnnMatmul",
+        "hcomExtGetLink",
+    ] {
+        assert!(library.has(name), "{name}");
+    }
+    let error = library
+        .aclrtLaunchKernel()
+        .expect_err("there are no kernels");
+    assert_eq!(error.symbol, "aclrtLaunchKernel");
+    assert_eq!(error.tried.len(), 1, "{error}");
+}

@@ -78,7 +78,7 @@ fn a_folder_is_asked_by_the_names_of_a_release() {
         let library = Library::open(path).unwrap();
         assert_eq!(devices(&library), 7);
         assert!(library.has("HcclGetErrorString"));
-        assert_eq!(library.path(), Some(&*path.canonicalize().unwrap()));
+        assert_eq!(library.path(), Some(path));
         let error = library.aclrtValueWrite().unwrap_err();
         let text = error.to_string();
         assert!(
