@@ -14,7 +14,10 @@
 //! - No call blocks beyond its deadline, and none blocks on a peer that died, left or failed.
 //! - The first failure wins. It never changes afterwards, and every later exchange returns it.
 
-use std::{fmt, time::Instant};
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -152,7 +155,11 @@ pub struct PeerStatus {
 #[non_exhaustive]
 pub enum ControlError {
     /// Not every member arrived before the deadline.
-    #[error("{key}: timed out waiting for {}{}", RankList(.missing), last_seen(.missing, .states))]
+    #[error(
+        "{key}: timed out after {waited:.1?} waiting for {} ({})",
+        RankList(.missing),
+        last_seen(.missing, .states)
+    )]
     Timeout {
         /// Key of the exchange.
         key: String,
@@ -160,6 +167,8 @@ pub enum ControlError {
         missing: Vec<u32>,
         /// What each of them published last, in the order of `missing`.
         states: Vec<RankState>,
+        /// How long this rank has waited.
+        waited: Duration,
     },
     /// A member died before it contributed.
     #[error("{key}: rank {rank} died ({reason})")]
@@ -217,11 +226,7 @@ fn last_seen(missing: &[u32], states: &[RankState]) -> String {
         .zip(states)
         .map(|(rank, state)| format!("rank {rank} {state}"))
         .collect();
-    if seen.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", seen.join("; "))
-    }
+    seen.join("; ")
 }
 
 impl ControlError {
@@ -234,20 +239,19 @@ impl ControlError {
                 key,
                 missing,
                 states,
-            } => {
-                let got = last_seen(&missing, &states);
-                Failure {
-                    op: Some(key),
-                    got: (!got.is_empty()).then(|| got[2..got.len() - 1].to_string()),
-                    ranks: missing,
-                    help: Some(
-                        "every member of the group must take part; raise HCOM_TIMEOUT if a rank \
-                         is only slow"
-                            .into(),
-                    ),
-                    ..Failure::new(FailureKind::Timeout, rank)
-                }
-            }
+                waited,
+            } => Failure {
+                op: Some(key),
+                expected: Some(format!("all members within {waited:.1?}")),
+                got: Some(last_seen(&missing, &states)),
+                ranks: missing,
+                help: Some(
+                    "every member of the group must take part; raise HCOM_TIMEOUT if a rank is only \
+                     slow"
+                        .into(),
+                ),
+                ..Failure::new(FailureKind::Timeout, rank)
+            },
             ControlError::PeerDied {
                 key,
                 rank: dead,

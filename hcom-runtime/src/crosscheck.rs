@@ -104,7 +104,10 @@ struct Traffic<'a> {
 fn traffic<'a>(graph: &'a Graph, rank: u32) -> Vec<Traffic<'a>> {
     let transfers = order::transfers(graph, rank);
     let of_group = |id: GroupId| Details {
-        rows: order::rows(graph, id).into_iter().map(|(_, row)| row).collect(),
+        rows: order::rows(graph, id)
+            .into_iter()
+            .map(|(_, row)| row)
+            .collect(),
         transfers: transfers
             .iter()
             .filter(|(node, _)| graph.node(*node).group() == Some(id))
@@ -144,8 +147,17 @@ fn compare(
         };
         let deadline = Instant::now() + timeout;
         let summaries = exchange(control, &traffic, "cross-rank check", &own, deadline)?;
-        if summaries.iter().any(|other| other.more || other.rows != own.rows) {
-            let all = exchange(control, &traffic, "cross-rank check, rows", details, deadline)?;
+        if summaries
+            .iter()
+            .any(|other| other.more || other.rows != own.rows)
+        {
+            let all = exchange(
+                control,
+                &traffic,
+                "cross-rank check, rows",
+                details,
+                deadline,
+            )?;
             compare_details(&traffic, &all, control.rank())?;
         }
         if uniformity == Uniformity::Uniform {
@@ -250,7 +262,11 @@ fn of_transfers(unpaired: Unpaired, base: Failure) -> Failure {
         None => format!("rank {rank} {verb} nothing more"),
         Some(t) => format!("rank {rank} {verb} {} elements of {}", t.count, t.dtype),
     };
-    let op = if unpaired.send.is_some() { "send" } else { "recv" };
+    let op = if unpaired.send.is_some() {
+        "send"
+    } else {
+        "recv"
+    };
     let node = unpaired.send.as_ref().or(unpaired.recv.as_ref());
     Failure {
         op: Some(op.into()),

@@ -139,9 +139,10 @@ fn a_late_rank_is_named_with_what_it_published_last() {
                 };
                 assert_eq!(missing, &[1]);
                 let text = error.to_string();
-                let expected = "check: timed out waiting for rank 1 (rank 1 is inside all_reduce 5 of \
-                                group world, last completed all_reduce 4 of group world";
-                assert!(text.starts_with(expected), "{text}");
+                let start = "check: timed out after ";
+                let seen = "waiting for rank 1 (rank 1 is inside all_reduce 5 of group world, last \
+                            completed all_reduce 4 of group world";
+                assert!(text.starts_with(start) && text.contains(seen), "{text}");
                 let failure = error.into_failure(rank.rank());
                 assert_eq!(
                     (failure.kind, failure.rank),
@@ -163,7 +164,7 @@ fn a_rank_that_waits_in_an_exchange_says_so() {
             let control = rank.control();
             if rank.rank() == 0 {
                 eventually(&*control, |control| {
-                    control.peers()[1].state.waiting.as_deref() == Some("graph mlp")
+                    control.peers()[1].state.waiting.as_deref() == Some("graph mlp for rank 0")
                 });
                 exchange(&*control, &[0, 1], "graph mlp", 0);
                 eventually(&*control, |control| {
@@ -173,6 +174,39 @@ fn a_rank_that_waits_in_an_exchange_says_so() {
                 exchange(&*control, &[0, 1], "graph mlp", 1);
             }
             exchange(&*control, &[0, 1], "end", 0);
+        });
+    }
+}
+
+/// Rank 0 waits for rank 1, which waits for rank 2.
+#[test]
+fn whoever_waits_for_a_waiting_rank_learns_the_cause() {
+    for kind in Kind::ALL {
+        ranks(3, kind, LIMIT, |rank| {
+            let control = rank.control();
+            match rank.rank() {
+                0 => {
+                    eventually(&*control, |control| {
+                        control.peers()[1].state.waiting.is_some()
+                    });
+                    let deadline = Instant::now() + Duration::from_millis(100);
+                    let error = control
+                        .all_gather(&[0, 1], "upper", &[], deadline)
+                        .unwrap_err();
+                    let text = error.to_string();
+                    assert!(text.contains("waits in lower for rank 2"), "{text}");
+                }
+                1 => {
+                    let error = control
+                        .all_gather(&[1, 2], "lower", &[], soon())
+                        .unwrap_err();
+                    assert!(
+                        matches!(error, ControlError::PeerLeft { rank: 2, .. }),
+                        "{error}"
+                    );
+                }
+                _ => eventually(&*control, |control| control.peers()[0].life == Life::Left),
+            }
         });
     }
 }

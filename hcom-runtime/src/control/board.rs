@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{Control, ControlError, Life, PeerStatus, RankState};
-use crate::failure::Failure;
+use crate::failure::{Failure, RankList};
 
 /// What ranks tell each other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ pub(super) enum Message {
 }
 
 /// Identity of an exchange, equal on all members.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(super) struct Exchange {
     group: Vec<u32>,
     key: String,
@@ -59,7 +59,7 @@ struct Known {
     turns: HashMap<(Vec<u32>, String), u64>,
     /// What the user published, and the slow exchanges this rank waits in.
     published: RankState,
-    slow: Vec<String>,
+    slow: BTreeMap<Exchange, String>,
 }
 
 impl Board {
@@ -78,7 +78,7 @@ impl Board {
                 parts: HashMap::new(),
                 turns: HashMap::new(),
                 published: RankState::default(),
-                slow: Vec::new(),
+                slow: BTreeMap::new(),
             }),
             changed: Condvar::new(),
         })
@@ -131,8 +131,8 @@ impl Known {
     /// What this rank shows to others: what was published, and the exchange it is stuck in.
     fn own_state(&self) -> RankState {
         let mut state = self.published.clone();
-        if let Some(key) = self.slow.last() {
-            state.waiting = Some(key.clone());
+        if let Some(text) = self.slow.values().next() {
+            state.waiting = Some(text.clone());
         }
         state
     }
@@ -176,86 +176,90 @@ impl<T: Transport> Endpoint<T> {
 
     /// Waits until every member's part is there. Removes nothing.
     fn wait(&self, exchange: &Exchange, deadline: Instant) -> Result<(), ControlError> {
-        let slow_at = Instant::now() + SLOW;
-        let mut shown = false;
+        let started = Instant::now();
+        // Ranks that wait long say for whom, so that whoever waits for them finds the cause.
+        let mut show_at = started + SLOW;
+        let mut shown: Option<Vec<u32>> = None;
         let result = loop {
             let known = self.board.lock();
-            match progress(&known, exchange, deadline) {
-                Progress::Done(result) => break result,
-                Progress::Wait => {}
-            }
+            let missing = match known.missing(exchange) {
+                Ok(missing) if missing.is_empty() => break Ok(()),
+                Ok(missing) => missing,
+                Err(error) => break Err(error),
+            };
             let now = Instant::now();
-            if !shown && now >= slow_at {
+            if now >= deadline {
+                break Err(known.timeout(exchange, missing, now - started));
+            }
+            let news = shown.as_ref() != Some(&missing);
+            if news && now >= show_at {
                 drop(known);
-                shown = true;
-                self.show(|known| known.slow.push(exchange.key.clone()));
+                let text = format!("{} for {}", exchange.key, RankList(&missing));
+                self.show(|known| {
+                    known.slow.insert(exchange.clone(), text);
+                });
+                shown = Some(missing);
+                show_at = now + SLOW;
                 continue;
             }
-            let until = if shown {
-                deadline
+            let until = if news {
+                deadline.min(show_at)
             } else {
-                deadline.min(slow_at)
+                deadline
             };
-            let pause = until.saturating_duration_since(now);
-            drop(self.board.changed.wait_timeout(known, pause));
+            drop(self.board.changed.wait_timeout(known, until - now));
         };
-        if shown {
+        if shown.is_some() {
             self.show(|known| {
-                if let Some(index) = known.slow.iter().rposition(|key| *key == exchange.key) {
-                    known.slow.remove(index);
-                }
+                known.slow.remove(exchange);
             });
         }
         result
     }
 }
 
-enum Progress {
-    Wait,
-    Done(Result<(), ControlError>),
-}
-
-fn progress(known: &Known, exchange: &Exchange, deadline: Instant) -> Progress {
-    if let Some(failure) = &known.failure {
-        return Progress::Done(Err(ControlError::Failed(Box::new(failure.clone()))));
-    }
-    let parts = &known.parts[exchange];
-    let missing: Vec<u32> = exchange
-        .group
-        .iter()
-        .copied()
-        .filter(|rank| !parts.contains_key(rank))
-        .collect();
-    if missing.is_empty() {
-        return Progress::Done(Ok(()));
-    }
-    let key = exchange.key.clone();
-    let status = |rank: u32| &known.peers[rank as usize];
-    // Deaths first: a rank that left may have done so because of a death.
-    for &rank in &missing {
-        if let Life::Dead { reason } = &status(rank).life {
-            let reason = reason.clone();
-            return Progress::Done(Err(ControlError::PeerDied { key, rank, reason }));
+impl Known {
+    /// The members whose parts have not come; an error when they will not.
+    fn missing(&self, exchange: &Exchange) -> Result<Vec<u32>, ControlError> {
+        if let Some(failure) = &self.failure {
+            return Err(ControlError::Failed(Box::new(failure.clone())));
         }
-    }
-    for &rank in &missing {
-        if status(rank).life == Life::Left {
-            let state = Box::new(status(rank).state.clone());
-            return Progress::Done(Err(ControlError::PeerLeft { key, rank, state }));
+        let parts = &self.parts[exchange];
+        let members = exchange.group.iter().copied();
+        let missing: Vec<u32> = members.filter(|rank| !parts.contains_key(rank)).collect();
+        let status = |rank: u32| &self.peers[rank as usize];
+        // Deaths first: a rank that left may have done so because of a death.
+        for &rank in &missing {
+            if let Life::Dead { reason } = &status(rank).life {
+                return Err(ControlError::PeerDied {
+                    key: exchange.key.clone(),
+                    rank,
+                    reason: reason.clone(),
+                });
+            }
         }
-    }
-    if Instant::now() >= deadline {
-        let states = missing
+        match missing
             .iter()
-            .map(|&rank| status(rank).state.clone())
-            .collect();
-        return Progress::Done(Err(ControlError::Timeout {
-            key,
-            missing,
-            states,
-        }));
+            .find(|&&rank| status(rank).life == Life::Left)
+        {
+            None => Ok(missing),
+            Some(&rank) => Err(ControlError::PeerLeft {
+                key: exchange.key.clone(),
+                rank,
+                state: Box::new(status(rank).state.clone()),
+            }),
+        }
     }
-    Progress::Wait
+
+    fn timeout(&self, exchange: &Exchange, missing: Vec<u32>, waited: Duration) -> ControlError {
+        let state = |&rank: &u32| self.peers[rank as usize].state.clone();
+        ControlError::Timeout {
+            key: exchange.key.clone(),
+            states: missing.iter().map(state).collect(),
+            missing,
+            waited,
+        }
+    }
 }
 
 impl<T: Transport> Control for Endpoint<T> {
