@@ -290,7 +290,7 @@ fn several_groups_never_wait_for_each_other() {
         // Ranks name their two groups in different orders.
         let rows = format!("group @a = ranks({}, {})", 2 * row, 2 * row + 1);
         let columns = format!("group @b = ranks({}, {})", column, column + 2);
-        let groups = if rank % 3 == 0 {
+        let groups = if rank.is_multiple_of(3) {
             [rows, columns]
         } else {
             [columns, rows]
