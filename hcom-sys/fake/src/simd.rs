@@ -1,5 +1,8 @@
 //! The two places where kernels meet the processor: matrix multiplication, and loops compiled for wide vectors.
-#![expect(unsafe_code, reason = "calls code compiled for CPU features found at run time; strided matrix multiplication")]
+#![expect(
+    unsafe_code,
+    reason = "calls code compiled for CPU features found at run time; strided matrix multiplication"
+)]
 
 use std::marker::PhantomData;
 
@@ -121,7 +124,11 @@ mod tests {
         span.write(0, &[1.0f32, 10.0, 100.0, 2.0, 20.0, 200.0]);
         let storage = Storage::new(span, 0, Type::F32);
         let b = Matrix::device(&storage, &Layout::contiguous(&[2, 3]).permute(&[1, 0])).unwrap();
-        multiply(&Matrix::local(&mut a, 2, 3), &b, &mut Matrix::local(&mut c, 2, 2));
+        multiply(
+            &Matrix::local(&mut a, 2, 3),
+            &b,
+            &mut Matrix::local(&mut c, 2, 2),
+        );
         assert_eq!(c, [321.0, 642.0, 654.0, 1308.0]);
     }
 

@@ -44,7 +44,12 @@ fn load<S: Element, C>(at: &Elements<'_>, start: usize, into: &mut [C], widen: i
     }
 }
 
-fn store<S: Element, C: Copy>(at: &Elements<'_>, start: usize, from: &[C], narrow: impl Fn(C) -> S) {
+fn store<S: Element, C: Copy>(
+    at: &Elements<'_>,
+    start: usize,
+    from: &[C],
+    narrow: impl Fn(C) -> S,
+) {
     let mut chunk = [S::default(); CHUNK];
     for (n, from) in from.chunks(CHUNK).enumerate() {
         let chunk = &mut chunk[..from.len()];
@@ -88,7 +93,11 @@ fn round_to_odd(value: f64) -> f32 {
     if f64::from(near) == value || value.is_nan() {
         return near;
     }
-    let toward_zero = if f64::from(near).abs() > value.abs() { near.to_bits() - 1 } else { near.to_bits() };
+    let toward_zero = if f64::from(near).abs() > value.abs() {
+        near.to_bits() - 1
+    } else {
+        near.to_bits()
+    };
     f32::from_bits(toward_zero | 1)
 }
 
@@ -178,8 +187,14 @@ mod tests {
     fn doubles_round_to_halves_once() {
         // 1 + 2^-11 lies between two halves; the tiny excess, lost in f32, decides.
         let just_above = 1.0 + 2f64.powi(-11) + 2f64.powi(-40);
-        assert_eq!(f16::from_f32(round_to_odd(just_above)).to_f32(), 1.0 + 2f32.powi(-10));
-        assert_eq!(f16::from_f32(round_to_odd(1.0 + 2f64.powi(-11))).to_f32(), 1.0);
+        assert_eq!(
+            f16::from_f32(round_to_odd(just_above)).to_f32(),
+            1.0 + 2f32.powi(-10)
+        );
+        assert_eq!(
+            f16::from_f32(round_to_odd(1.0 + 2f64.powi(-11))).to_f32(),
+            1.0
+        );
         assert_eq!(f16::from_f32(round_to_odd(-1e300)), f16::NEG_INFINITY);
         assert!(f16::from_f32(round_to_odd(f64::NAN)).is_nan());
     }

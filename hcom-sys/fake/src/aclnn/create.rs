@@ -41,10 +41,14 @@ pub(crate) fn copy(from: &Elements<'_>, to: &Elements<'_>) {
 /// Sets all elements to a scalar, converted to their type.
 pub(crate) fn fill(to: &Elements<'_>, value: Scalar) {
     fn real<C: Compute>(to: &Elements<'_>, value: C) {
-        blocks(to.len(), |start, len| C::write(to, start, &[value; BLOCK][..len]));
+        blocks(to.len(), |start, len| {
+            C::write(to, start, &[value; BLOCK][..len])
+        });
     }
     fn words<S: Element>(to: &Elements<'_>, value: S) {
-        blocks(to.len(), |start, len| to.scatter(start, &[value; BLOCK][..len]));
+        blocks(to.len(), |start, len| {
+            to.scatter(start, &[value; BLOCK][..len])
+        });
     }
     let (re, im) = match value.value {
         Number::Complex(re, im) => (re, im),
@@ -101,7 +105,9 @@ pub(crate) fn inplace_copy(target: Arg<Tensor>, source: Arg<Tensor>) -> Outcome<
 /// A plan that copies one operand to another of the same shape.
 pub(crate) fn copying(from: Operand, to: Operand) -> Plan {
     let (from_at, to_at) = (from.layout.clone(), to.layout.clone());
-    Plan::new([from, to], move |[from, to]| copy(&from.elements(&from_at), &to.elements(&to_at)))
+    Plan::new([from, to], move |[from, to]| {
+        copy(&from.elements(&from_at), &to.elements(&to_at))
+    })
 }
 
 /// aclnnInplaceFillScalar: sets every element of `target` to `value`. All types; a complex value only in complex
@@ -110,10 +116,16 @@ pub(crate) fn inplace_fill(target: Arg<Tensor>, value: Arg<Scalar>) -> Outcome<P
     let (target, value_name, value) = (target.output()?, value.name, *value.get()?);
     target.expect_types(ALL)?;
     if value.dtype.is_complex() && !target.dtype.is_complex() {
-        return Err(bad(value_name, format_args!("a scalar that casts to {}", target.dtype), value.dtype));
+        return Err(bad(
+            value_name,
+            format_args!("a scalar that casts to {}", target.dtype),
+            value.dtype,
+        ));
     }
     let at = target.layout.clone();
-    Ok(Plan::new([target], move |[target]| fill(&target.elements(&at), value)))
+    Ok(Plan::new([target], move |[target]| {
+        fill(&target.elements(&at), value)
+    }))
 }
 
 /// aclnnArange: `out[i] = start + i·step` for `⌈(end - start)/step⌉` elements. Real numbers except BOOL; floats are
@@ -129,7 +141,11 @@ pub(crate) fn arange(
     out.expect_types(NUMBERS)?;
     for (name, scalar) in [start.name, end.name, step.name].into_iter().zip(&scalars) {
         if scalar.dtype.is_complex() || !scalar.to_f64().is_finite() {
-            return Err(bad(name, "a finite real number", format_args!("{:?}", scalar.value)));
+            return Err(bad(
+                name,
+                "a finite real number",
+                format_args!("{:?}", scalar.value),
+            ));
         }
     }
     let integers = scalars.iter().all(|scalar| !scalar.dtype.is_float());

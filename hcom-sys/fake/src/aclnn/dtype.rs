@@ -43,11 +43,13 @@ pub(crate) const NUMBERS: &[Type] = &[F32, F16, BF16, F64, I8, I16, I32, I64, U8
 /// [`NUMBERS`] and `Bool`.
 pub(crate) const REALS: &[Type] = &[F32, F16, BF16, F64, I8, I16, I32, I64, U8, Bool];
 /// Every type that converts to and from a real number.
-pub(crate) const CONVERTIBLE: &[Type] =
-    &[F32, F16, BF16, F64, I8, I16, I32, I64, U8, U16, U32, U64, Bool];
+pub(crate) const CONVERTIBLE: &[Type] = &[
+    F32, F16, BF16, F64, I8, I16, I32, I64, U8, U16, U32, U64, Bool,
+];
 /// Every type that can be stored and moved.
-pub(crate) const ALL: &[Type] =
-    &[F32, F16, BF16, F64, I8, I16, I32, I64, U8, U16, U32, U64, Bool, C64, C128];
+pub(crate) const ALL: &[Type] = &[
+    F32, F16, BF16, F64, I8, I16, I32, I64, U8, U16, U32, U64, Bool, C64, C128,
+];
 /// Types of indices.
 pub(crate) const INDICES: &[Type] = &[I32, I64];
 
@@ -158,12 +160,23 @@ impl Type {
         if self == other {
             return Some(self);
         }
-        let (low, high) =
-            if self.category() <= other.category() { (self, other) } else { (other, self) };
+        let (low, high) = if self.category() <= other.category() {
+            (self, other)
+        } else {
+            (other, self)
+        };
         if low.category() < high.category() {
-            return Some(if high == C64 && low == F64 { C128 } else { high });
+            return Some(if high == C64 && low == F64 {
+                C128
+            } else {
+                high
+            });
         }
-        let wide = if low.bytes() >= high.bytes() { low } else { high };
+        let wide = if low.bytes() >= high.bytes() {
+            low
+        } else {
+            high
+        };
         Some(match high.category() {
             3 => C128,
             2 if low.bytes() == high.bytes() => F32,
@@ -185,7 +198,13 @@ impl Type {
             match scalar.category() {
                 1 => I64,
                 2 => F32,
-                _ => if self == F64 { C128 } else { C64 },
+                _ => {
+                    if self == F64 {
+                        C128
+                    } else {
+                        C64
+                    }
+                }
             }
         }
     }

@@ -24,7 +24,11 @@ pub(crate) fn unary(f: Unary, x: Arg<Tensor>, out: Arg<Tensor>) -> Outcome<Plan>
     let (x, out) = (x.input()?, out.output()?);
     let (types, to_float) = domain(f);
     x.expect_types(types)?;
-    let computed = if to_float { x.dtype.to_float() } else { x.dtype };
+    let computed = if to_float {
+        x.dtype.to_float()
+    } else {
+        x.dtype
+    };
     out.expect_types(CONVERTIBLE)?;
     out.expect_holds(computed)?;
     out.expect_dims(x.dims())?;
@@ -70,12 +74,7 @@ pub(crate) fn gelu_v2(x: Arg<Tensor>, approximate: i64, out: Arg<Tensor>) -> Out
 /// `out = f(x, y)` with broadcasting, for the functions of [`Binary`]: `x + y`, `x - y`, `x·y`, `x/y`, the larger,
 /// the smaller, `x^y`. Real numbers; BOOL is refused by `-` and `^`; `/` gives FLOAT for integers; negative powers of
 /// integers round toward 0.
-pub(crate) fn binary(
-    f: Binary,
-    x: Arg<Tensor>,
-    y: Arg<Tensor>,
-    out: Arg<Tensor>,
-) -> Outcome<Plan> {
+pub(crate) fn binary(f: Binary, x: Arg<Tensor>, y: Arg<Tensor>, out: Arg<Tensor>) -> Outcome<Plan> {
     scaled(f, x, y, None, out)
 }
 
@@ -109,8 +108,11 @@ fn scaled(
         }
         None => None,
     };
-    let (x_at, y_at, out_at) =
-        (x.broadcast_to(&dims)?, y.broadcast_to(&dims)?, out.layout.clone());
+    let (x_at, y_at, out_at) = (
+        x.broadcast_to(&dims)?,
+        y.broadcast_to(&dims)?,
+        out.layout.clone(),
+    );
     let class = common.class();
     Ok(Plan::new([x, y, out], move |[x, y, out]| {
         let (x, y, out) = (x.elements(&x_at), y.elements(&y_at), out.elements(&out_at));
@@ -134,7 +136,13 @@ pub(crate) fn adds(
     out: Arg<Tensor>,
 ) -> Outcome<Plan> {
     let alpha_name = alpha.name;
-    with_scalar(Binary::Add, x, other, Some((alpha_name, *alpha.get()?)), out)
+    with_scalar(
+        Binary::Add,
+        x,
+        other,
+        Some((alpha_name, *alpha.get()?)),
+        out,
+    )
 }
 
 /// aclnnMuls: `out = x·other` for a scalar `other`, whose type counts only if it is of a higher category.
@@ -192,8 +200,11 @@ pub(crate) fn compare(
     let common = common_type(Binary::Maximum, &x, &y)?;
     let dims = common_dims(&x, &y)?;
     expect_result(&out, Type::Bool, &dims)?;
-    let (x_at, y_at, out_at) =
-        (x.broadcast_to(&dims)?, y.broadcast_to(&dims)?, out.layout.clone());
+    let (x_at, y_at, out_at) = (
+        x.broadcast_to(&dims)?,
+        y.broadcast_to(&dims)?,
+        out.layout.clone(),
+    );
     let class = common.class();
     Ok(Plan::new([x, y, out], move |[x, y, out]| {
         let (x, y, out) = (x.elements(&x_at), y.elements(&y_at), out.elements(&out_at));
@@ -215,29 +226,39 @@ pub(crate) fn select(
     let dims = common_dims(&x, &y)?;
     let dims = broadcast(&dims, condition.dims()).ok_or_else(|| {
         let expected = format!("a shape that broadcasts with {dims:?}");
-        bad(&condition.name, expected, format_args!("{:?}", condition.dims()))
+        bad(
+            &condition.name,
+            expected,
+            format_args!("{:?}", condition.dims()),
+        )
     })?;
     expect_result(&out, common, &dims)?;
     let condition_at = condition.broadcast_to(&dims)?;
-    let (x_at, y_at, out_at) =
-        (x.broadcast_to(&dims)?, y.broadcast_to(&dims)?, out.layout.clone());
+    let (x_at, y_at, out_at) = (
+        x.broadcast_to(&dims)?,
+        y.broadcast_to(&dims)?,
+        out.layout.clone(),
+    );
     let class = common.class();
-    Ok(Plan::new([condition, x, y, out], move |[condition, x, y, out]| {
-        let condition = condition.elements(&condition_at);
-        let (x, y, out) = (x.elements(&x_at), y.elements(&y_at), out.elements(&out_at));
-        let mut start = 0;
-        in_class!(class, C => {
-            let mut truth = [0u8; BLOCK];
-            zip_blocks::<C>(&x, &y, &out, |x, y| {
-                let truth = &mut truth[..x.len()];
-                condition.gather(start, truth);
-                start += truth.len();
-                for ((x, y), truth) in x.iter_mut().zip(y).zip(truth) {
-                    *x = if *truth != 0 { *x } else { *y };
-                }
+    Ok(Plan::new(
+        [condition, x, y, out],
+        move |[condition, x, y, out]| {
+            let condition = condition.elements(&condition_at);
+            let (x, y, out) = (x.elements(&x_at), y.elements(&y_at), out.elements(&out_at));
+            let mut start = 0;
+            in_class!(class, C => {
+                let mut truth = [0u8; BLOCK];
+                zip_blocks::<C>(&x, &y, &out, |x, y| {
+                    let truth = &mut truth[..x.len()];
+                    condition.gather(start, truth);
+                    start += truth.len();
+                    for ((x, y), truth) in x.iter_mut().zip(y).zip(truth) {
+                        *x = if *truth != 0 { *x } else { *y };
+                    }
+                });
             });
-        });
-    }))
+        },
+    ))
 }
 
 /// `out = f(x, y)`: `f` leaves its result in its first argument and may use the second as it likes.
@@ -259,13 +280,25 @@ fn zip_blocks<C: Compute>(
 
 /// The type in which `f` of the operands is computed.
 fn common_type(f: Binary, x: &Operand, y: &Operand) -> Outcome<Type> {
-    let types = if matches!(f, Binary::Sub | Binary::Pow) { NUMBERS } else { REALS };
+    let types = if matches!(f, Binary::Sub | Binary::Pow) {
+        NUMBERS
+    } else {
+        REALS
+    };
     x.expect_types(types)?;
     y.expect_types(types)?;
     let common = x.dtype.promote(y.dtype).ok_or_else(|| {
-        bad(&y.name, format_args!("a data type that promotes with {}", x.dtype), y.dtype)
+        bad(
+            &y.name,
+            format_args!("a data type that promotes with {}", x.dtype),
+            y.dtype,
+        )
     })?;
-    Ok(if f == Binary::Div { common.to_float() } else { common })
+    Ok(if f == Binary::Div {
+        common.to_float()
+    } else {
+        common
+    })
 }
 
 fn common_dims(x: &Operand, y: &Operand) -> Outcome<Dims> {
@@ -291,5 +324,9 @@ fn expect_scalar(name: &str, scalar: Scalar, common: Type) -> Outcome {
     if fits {
         return Ok(());
     }
-    Err(bad(name, format_args!("a scalar that casts to {common}"), scalar.dtype))
+    Err(bad(
+        name,
+        format_args!("a scalar that casts to {common}"),
+        scalar.dtype,
+    ))
 }

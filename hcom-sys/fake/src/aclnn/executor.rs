@@ -7,8 +7,9 @@ use std::sync::Arc;
 use super::dtype::Type;
 use super::layout::{Layout, MAX_RANK};
 use super::object::{Registry, TENSORS, Tensor};
-use crate::error::{Failure, Outcome};
+use crate::error::{self, Failure, Outcome};
 use crate::span::strided::Storage;
+use crate::stream;
 
 /// `ACLNN_ERR_PARAM_NULLPTR`: a required argument is null.
 pub(crate) const NULL_ARGUMENT: i32 = 161_001;
@@ -25,7 +26,10 @@ pub(crate) fn bad(
     expected: impl fmt::Display,
     got: impl fmt::Display,
 ) -> Failure {
-    Failure::new(BAD_ARGUMENT, format!("parameter {parameter}: expected {expected}, got {got}"))
+    Failure::new(
+        BAD_ARGUMENT,
+        format!("parameter {parameter}: expected {expected}, got {got}"),
+    )
 }
 
 /// An argument that names an object, with the name of its parameter.
@@ -57,7 +61,10 @@ impl<T> Arg<T> {
     /// The object of a required parameter.
     pub(crate) fn get(&self) -> Result<&T, Failure> {
         self.object.as_deref().ok_or_else(|| {
-            let text = format!("parameter {}: expected an object, got a null pointer", self.name);
+            let text = format!(
+                "parameter {}: expected an object, got a null pointer",
+                self.name
+            );
             Failure::new(NULL_ARGUMENT, text)
         })
     }
@@ -76,7 +83,9 @@ impl Arg<Tensor> {
 
     /// A tensor that the operator may read.
     pub(crate) fn optional_input(&self) -> Outcome<Option<Operand>> {
-        self.optional().map(|t| Operand::new(self.name.into(), t, Role::Input)).transpose()
+        self.optional()
+            .map(|t| Operand::new(self.name.into(), t, Role::Input))
+            .transpose()
     }
 
     /// A tensor that the operator writes.
@@ -86,7 +95,9 @@ impl Arg<Tensor> {
 
     /// A tensor that the operator writes if it is there.
     pub(crate) fn optional_output(&self) -> Outcome<Option<Operand>> {
-        self.optional().map(|t| Operand::new(self.name.into(), t, Role::Output)).transpose()
+        self.optional()
+            .map(|t| Operand::new(self.name.into(), t, Role::Output))
+            .transpose()
     }
 }
 
@@ -97,7 +108,11 @@ impl Arg<Vec<usize>> {
         members
             .map(|(i, &handle)| {
                 let tensor = TENSORS.get(handle).ok_or_else(|| {
-                    bad(format_args!("{}[{i}]", self.name), "a live aclTensor", "a destroyed one")
+                    bad(
+                        format_args!("{}[{i}]", self.name),
+                        "a live aclTensor",
+                        "a destroyed one",
+                    )
                 })?;
                 Operand::new(format!("{}[{i}]", self.name), &tensor, Role::Input)
             })
@@ -126,26 +141,56 @@ pub(crate) struct Operand {
 impl Operand {
     fn new(name: String, tensor: &Tensor, role: Role) -> Outcome<Operand> {
         let Some(dtype) = Type::from_acl(tensor.dtype) else {
-            return Err(bad(name, "a supported data type", format_args!("aclDataType {}", tensor.dtype)));
+            return Err(bad(
+                name,
+                "a supported data type",
+                format_args!("aclDataType {}", tensor.dtype),
+            ));
         };
         // Private formats permute elements inside blocks; NCHW, NHWC, ND, HWCN, NDHWC, NCDHW, NC and NCL only name axes.
         if !matches!(tensor.format, -1 | 0 | 1 | 2 | 16 | 27 | 30 | 35 | 47) {
-            return Err(bad(name, "a format that only names axes", format_args!("aclFormat {}", tensor.format)));
+            return Err(bad(
+                name,
+                "a format that only names axes",
+                format_args!("aclFormat {}", tensor.format),
+            ));
         }
         if tensor.dims.len() > MAX_RANK {
             return Err(bad(name, "at most 8 dimensions", tensor.dims.len()));
         }
-        let sizes = tensor.dims.iter().map(|&dim| usize::try_from(dim).ok()).collect();
+        let sizes = tensor
+            .dims
+            .iter()
+            .map(|&dim| usize::try_from(dim).ok())
+            .collect();
         let Some(dims) = sizes else {
-            return Err(bad(name, "sizes of at least 0", format_args!("{:?}", tensor.dims)));
+            return Err(bad(
+                name,
+                "sizes of at least 0",
+                format_args!("{:?}", tensor.dims),
+            ));
         };
-        let strides = tensor.strides.iter().map(|&stride| stride as isize).collect();
-        let layout = Layout { dims, strides, offset: tensor.offset as isize };
+        let strides = tensor
+            .strides
+            .iter()
+            .map(|&stride| stride as isize)
+            .collect();
+        let layout = Layout {
+            dims,
+            strides,
+            offset: tensor.offset as isize,
+        };
         if role == Role::Output && layout.overlaps_itself() {
             let got = format!("strides {:?} for sizes {:?}", tensor.strides, tensor.dims);
             return Err(bad(name, "an output whose elements lie apart", got));
         }
-        Ok(Operand { name, dtype, layout, role, address: tensor.address })
+        Ok(Operand {
+            name,
+            dtype,
+            layout,
+            role,
+            address: tensor.address,
+        })
     }
 
     /// Sizes of the dimensions.
@@ -164,7 +209,11 @@ impl Operand {
             return Ok(());
         }
         let names: Vec<_> = types.iter().map(|ty| ty.name()).collect();
-        Err(bad(&self.name, format_args!("data type {}", names.join(", ")), self.dtype))
+        Err(bad(
+            &self.name,
+            format_args!("data type {}", names.join(", ")),
+            self.dtype,
+        ))
     }
 
     /// Refuses an output that cannot hold a result of type `computed`.
@@ -172,7 +221,11 @@ impl Operand {
         if computed.can_cast(self.dtype) {
             return Ok(());
         }
-        Err(bad(&self.name, format_args!("a data type that {computed} casts to"), self.dtype))
+        Err(bad(
+            &self.name,
+            format_args!("a data type that {computed} casts to"),
+            self.dtype,
+        ))
     }
 
     /// Refuses other sizes than these.
@@ -180,7 +233,11 @@ impl Operand {
         if self.dims() == dims {
             return Ok(());
         }
-        Err(bad(&self.name, format_args!("shape {dims:?}"), format_args!("{:?}", self.dims())))
+        Err(bad(
+            &self.name,
+            format_args!("shape {dims:?}"),
+            format_args!("{:?}", self.dims()),
+        ))
     }
 
     /// The layout repeated to `dims`, for an input that broadcasts.
@@ -195,7 +252,11 @@ impl Operand {
     pub(crate) fn axis(&self, parameter: &str, dim: i64) -> Outcome<usize> {
         let rank = self.rank().max(1) as i64;
         if dim < -rank || dim >= rank {
-            return Err(bad(parameter, format_args!("a dimension from {} to {}", -rank, rank - 1), dim));
+            return Err(bad(
+                parameter,
+                format_args!("a dimension from {} to {}", -rank, rank - 1),
+                dim,
+            ));
         }
         Ok(dim.rem_euclid(rank) as usize)
     }
@@ -238,7 +299,10 @@ impl Plan {
         operands: Vec<Operand>,
         kernel: impl Fn(&[Storage]) -> Outcome + Send + Sync + 'static,
     ) -> Plan {
-        Plan { operands, kernel: Arc::new(kernel) }
+        Plan {
+            operands,
+            kernel: Arc::new(kernel),
+        }
     }
 
     fn run(&self) -> Outcome {
@@ -279,7 +343,11 @@ pub(crate) enum Which {
 impl Executor {
     /// A single-use executor of operator `name`.
     pub(crate) fn new(name: &'static str, plan: Plan) -> Executor {
-        Executor { name, plan, repeatable: false }
+        Executor {
+            name,
+            plan,
+            repeatable: false,
+        }
     }
 
     /// Lets the second phase be called any number of times; the caller destroys the executor.
@@ -307,19 +375,27 @@ impl Executor {
 
 /// Second phase: queues the plan of the executor on the stream, and consumes the executor unless it is repeatable.
 /// `name` is the operator that was called.
-pub(crate) fn launch(name: &'static str, handle: usize, stream: *mut c_void) -> Outcome<i32> {
+pub(crate) fn launch(name: &'static str, handle: usize, stream: *mut c_void) -> Outcome {
     let refuse = |text: String| Failure::new(NO_EXECUTOR, text);
     let executor = EXECUTORS.get(handle).ok_or_else(|| {
         refuse("parameter executor: expected one from the first phase, got a null pointer or a used one".into())
     })?;
     if executor.name != name {
-        return Err(refuse(format!("parameter executor: expected one of {name}, got one of {}", executor.name)));
+        return Err(refuse(format!(
+            "parameter executor: expected one of {name}, got one of {}",
+            executor.name
+        )));
     }
     if !executor.repeatable {
         EXECUTORS.remove(handle);
     }
     let plan = executor.plan.clone();
-    Ok(crate::stream::submit(stream, name, move || {
-        plan.run().map_err(|fault| crate::error::fail(fault.code, format!("{name}: {}", fault.text)))
-    }))
+    let code = stream::submit(stream, name, move || {
+        plan.run()
+            .map_err(|failure| error::fail(failure.code, format!("{name}: {}", failure.text)))
+    });
+    match code {
+        0 => Ok(()),
+        code => Err(Failure::new(code, error::last().unwrap_or_default())),
+    }
 }

@@ -25,7 +25,11 @@ impl Layout {
         for d in (1..dims.len()).rev() {
             strides[d - 1] = strides[d] * dims[d].max(1) as isize;
         }
-        Layout { dims: dims.into(), strides, offset: 0 }
+        Layout {
+            dims: dims.into(),
+            strides,
+            offset: 0,
+        }
     }
 
     pub(crate) fn rank(&self) -> usize {
@@ -42,7 +46,11 @@ impl Layout {
         let (mut low, mut high) = (self.offset, self.offset);
         for (&dim, &stride) in self.dims.iter().zip(&self.strides) {
             let reach = (dim as isize).checked_sub(1).filter(|&reach| reach >= 0)? * stride;
-            if reach < 0 { low += reach } else { high += reach }
+            if reach < 0 {
+                low += reach
+            } else {
+                high += reach
+            }
         }
         Some((low, high))
     }
@@ -77,7 +85,11 @@ impl Layout {
                 return None;
             });
         }
-        Some(Layout { dims: dims.into(), strides, offset: self.offset })
+        Some(Layout {
+            dims: dims.into(),
+            strides,
+            offset: self.offset,
+        })
     }
 
     /// Dimension `d` of the result is dimension `order[d]` of this.
@@ -137,7 +149,11 @@ impl Layout {
             dims.push(1);
             strides.push(1);
         }
-        Layout { dims, strides, offset: self.offset }
+        Layout {
+            dims,
+            strides,
+            offset: self.offset,
+        }
     }
 }
 
@@ -173,24 +189,53 @@ mod tests {
     fn coalescing_keeps_the_order() {
         let t = Layout::contiguous(&[2, 3, 1, 4]);
         assert_eq!(t.coalesced().dims.as_slice(), [24]);
-        let view = t.narrow(3, 1, 2, 2).coalesced();
-        assert_eq!((view.dims.as_slice(), view.strides.as_slice()), (&[6, 2][..], &[4, 2][..]));
-        let row = Layout::contiguous(&[3]).broadcast_to(&[2, 5, 3]).unwrap().coalesced();
-        assert_eq!((row.dims.as_slice(), row.strides.as_slice()), (&[10, 3][..], &[0, 1][..]));
+        let view = t.narrow(3, 1, 3, 1).coalesced();
+        assert_eq!(
+            (view.dims.as_slice(), view.strides.as_slice()),
+            (&[6, 3][..], &[4, 1][..])
+        );
+        let even = t.narrow(3, 0, 2, 2).coalesced();
+        assert_eq!(
+            (even.dims.as_slice(), even.strides.as_slice()),
+            (&[12][..], &[2][..])
+        );
+        let row = Layout::contiguous(&[3])
+            .broadcast_to(&[2, 5, 3])
+            .unwrap()
+            .coalesced();
+        assert_eq!(
+            (row.dims.as_slice(), row.strides.as_slice()),
+            (&[10, 3][..], &[0, 1][..])
+        );
     }
 
     #[test]
     fn overlap() {
-        assert!(!Layout::contiguous(&[2, 3]).permute(&[1, 0]).overlaps_itself());
-        assert!(Layout::contiguous(&[1, 3]).broadcast_to(&[2, 3]).unwrap().overlaps_itself());
-        let window =
-            Layout { dims: [3, 2].as_slice().into(), strides: [1, 1].as_slice().into(), offset: 0 };
+        assert!(
+            !Layout::contiguous(&[2, 3])
+                .permute(&[1, 0])
+                .overlaps_itself()
+        );
+        assert!(
+            Layout::contiguous(&[1, 3])
+                .broadcast_to(&[2, 3])
+                .unwrap()
+                .overlaps_itself()
+        );
+        let window = Layout {
+            dims: [3, 2].as_slice().into(),
+            strides: [1, 1].as_slice().into(),
+            offset: 0,
+        };
         assert!(window.overlaps_itself());
     }
 
     #[test]
     fn broadcasting() {
-        assert_eq!(broadcast(&[2, 1, 4], &[3, 1]).unwrap().as_slice(), [2, 3, 4]);
+        assert_eq!(
+            broadcast(&[2, 1, 4], &[3, 1]).unwrap().as_slice(),
+            [2, 3, 4]
+        );
         assert_eq!(broadcast(&[], &[0]).unwrap().as_slice(), [0]);
         assert_eq!(broadcast(&[2], &[3]), None);
     }

@@ -146,8 +146,11 @@ impl Math for f32 {
             Unary::Tanh => map(x, f32::tanh),
             Unary::Sigmoid => map(x, sigmoid_f32),
             Unary::Relu => map(x, |x| if x < 0.0 { 0.0 } else { x }),
+            // 1 + erf(z) = erfc(-z), which keeps its digits where the sum would lose them.
             Unary::Gelu => {
-                map(x, |x| 0.5 * x * (1.0 + libm::erff(x * std::f32::consts::FRAC_1_SQRT_2)));
+                map(x, |x| {
+                    0.5 * x * libm::erfcf(-x * std::f32::consts::FRAC_1_SQRT_2)
+                });
             }
             // 1 + tanh(u) = 2·sigmoid(2u).
             Unary::GeluTanh => map(x, |x| {
@@ -184,10 +187,14 @@ impl Math for f64 {
             Unary::Sigmoid => map(x, sigmoid),
             Unary::Relu => map(x, |x| if x < 0.0 { 0.0 } else { x }),
             Unary::Gelu => {
-                map(x, |x| 0.5 * x * (1.0 + libm::erf(x * std::f64::consts::FRAC_1_SQRT_2)));
+                map(x, |x| {
+                    0.5 * x * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2)
+                });
             }
             Unary::GeluTanh => {
-                map(x, |x| x * sigmoid(2.0 * GELU_SCALE * (x + GELU_CUBE * x * x * x)));
+                map(x, |x| {
+                    x * sigmoid(2.0 * GELU_SCALE * (x + GELU_CUBE * x * x * x))
+                });
             }
             Unary::Silu => map(x, |x| x * sigmoid(x)),
         }

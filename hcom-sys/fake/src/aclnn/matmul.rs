@@ -42,7 +42,11 @@ pub(crate) fn batch_matmul(
     let (x, y, out) = (x.input()?, y.input()?, out.output()?);
     for operand in [&x, &y, &out] {
         if operand.rank() != 3 {
-            return Err(bad(&operand.name, "three dimensions", format_args!("{:?}", operand.dims())));
+            return Err(bad(
+                &operand.name,
+                "three dimensions",
+                format_args!("{:?}", operand.dims()),
+            ));
         }
     }
     plan(x, y, out, cube_math_type)
@@ -57,8 +61,16 @@ fn plan(x: Operand, y: Operand, out: Operand, cube_math_type: i8) -> Outcome<Pla
     }
     let column = y.rank() == 1;
     let row = x.rank() == 1;
-    let mut a = if row { x.layout.insert_dim(0) } else { x.layout.clone() };
-    let mut b = if column { y.layout.insert_dim(1) } else { y.layout.clone() };
+    let mut a = if row {
+        x.layout.insert_dim(0)
+    } else {
+        x.layout.clone()
+    };
+    let mut b = if column {
+        y.layout.insert_dim(1)
+    } else {
+        y.layout.clone()
+    };
     let (a_batch, [m, k]) = split(&a);
     let (b_batch, [inner, n]) = split(&b);
     if inner != k {
@@ -66,7 +78,10 @@ fn plan(x: Operand, y: Operand, out: Operand, cube_math_type: i8) -> Outcome<Pla
         return Err(bad(&y.name, expected, format_args!("shape {:?}", y.dims())));
     }
     let batch = broadcast(&a_batch, &b_batch).ok_or_else(|| {
-        let expected = format!("batch dimensions that broadcast with {a_batch:?} of {}", x.name);
+        let expected = format!(
+            "batch dimensions that broadcast with {a_batch:?} of {}",
+            x.name
+        );
         bad(&y.name, expected, format_args!("{b_batch:?}"))
     })?;
     let extended = |last: &[usize]| -> Dims { batch.iter().chain(last).copied().collect() };
@@ -105,7 +120,11 @@ fn plan(x: Operand, y: Operand, out: Operand, cube_math_type: i8) -> Outcome<Pla
                 continue;
             }
             result.resize(at.len(), 0.0);
-            multiply(&a, &b, &mut Matrix::local(&mut result, at.dims[0], at.dims[1]));
+            multiply(
+                &a,
+                &b,
+                &mut Matrix::local(&mut result, at.dims[0], at.dims[1]),
+            );
             f32::write(&out.elements(&at), 0, &result);
         }
     }))
@@ -114,7 +133,11 @@ fn plan(x: Operand, y: Operand, out: Operand, cube_math_type: i8) -> Outcome<Pla
 impl Operand {
     fn broadcast_batch(&self, at: Layout, dims: &[usize]) -> Outcome<Layout> {
         at.broadcast_to(dims).ok_or_else(|| {
-            bad(&self.name, format_args!("a shape that broadcasts to {dims:?}"), format_args!("{:?}", self.dims()))
+            bad(
+                &self.name,
+                format_args!("a shape that broadcasts to {dims:?}"),
+                format_args!("{:?}", self.dims()),
+            )
         })
     }
 }
@@ -133,14 +156,21 @@ fn matrix(at: &Layout, mut number: usize) -> Layout {
         offset += (number % at.dims[d]) as isize * at.strides[d];
         number /= at.dims[d];
     }
-    Layout { dims: at.dims[batch..].into(), strides: at.strides[batch..].into(), offset }
+    Layout {
+        dims: at.dims[batch..].into(),
+        strides: at.strides[batch..].into(),
+        offset,
+    }
 }
 
 /// One product of a tall matrix instead of one per batch, where all batches share the right matrix and the rows of
 /// all batches follow each other evenly.
 fn fold_batch(a: &Layout, b: &Layout, c: &Layout) -> Option<[Layout; 3]> {
     let batch = a.rank() - 2;
-    let shared = b.dims[..batch].iter().zip(&b.strides).all(|(&dim, &stride)| dim == 1 || stride == 0);
+    let shared = b.dims[..batch]
+        .iter()
+        .zip(&b.strides)
+        .all(|(&dim, &stride)| dim == 1 || stride == 0);
     let fold = |at: &Layout| {
         let last = at.rank() - 1;
         let rows = Layout {
@@ -170,7 +200,11 @@ struct Panel {
 impl Panel {
     /// With `half`, values are rounded to FLOAT16 first.
     fn new(half: bool) -> Panel {
-        Panel { half, copied: None, values: Vec::new() }
+        Panel {
+            half,
+            copied: None,
+            values: Vec::new(),
+        }
     }
 
     fn matrix<'a>(&'a mut self, storage: &'a Storage, at: Layout) -> Matrix<'a> {

@@ -25,6 +25,8 @@ pub(crate) mod norm;
 pub(crate) mod object;
 pub(crate) mod reduce;
 pub(crate) mod shape;
+#[cfg(test)]
+mod tests;
 
 /// Evaluates an expression with `$C` the compute type of a class with arithmetic.
 macro_rules! in_class {

@@ -98,7 +98,11 @@ fn row_dims(x: &Operand, parameter: &str, shape: &[usize]) -> Outcome<Dims> {
         let expected = format!("the last dimensions of {:?}", x.dims());
         return Err(bad(parameter, expected, format_args!("{shape:?}")));
     };
-    Ok(leading.iter().copied().chain(shape.iter().map(|_| 1)).collect())
+    Ok(leading
+        .iter()
+        .copied()
+        .chain(shape.iter().map(|_| 1))
+        .collect())
 }
 
 /// aclnnLayerNorm: with mean `μ` and variance `σ²` over the last dimensions, whose shape is `shape`,
@@ -119,9 +123,17 @@ pub(crate) fn layer_norm(
     x.expect_types(HALF_AND_SINGLE)?;
     out.expect_types(HALF_AND_SINGLE)?;
     out.expect_dims(x.dims())?;
-    let sizes = shape.get()?.iter().map(|&size| usize::try_from(size).ok()).collect::<Option<Dims>>();
+    let sizes = shape
+        .get()?
+        .iter()
+        .map(|&size| usize::try_from(size).ok())
+        .collect::<Option<Dims>>();
     let sizes = sizes.ok_or_else(|| {
-        bad(shape.name, "sizes of at least 0", format_args!("{:?}", shape.get().ok()))
+        bad(
+            shape.name,
+            "sizes of at least 0",
+            format_args!("{:?}", shape.get().ok()),
+        )
     })?;
     let rows = row_dims(&x, shape.name, &sizes)?;
     let len = sizes.iter().product();
@@ -140,9 +152,15 @@ pub(crate) fn layer_norm(
     operands.extend(inputs.into_iter().flatten());
     operands.push(out);
     operands.extend(outputs.into_iter().flatten());
-    let layouts: Vec<_> = operands.iter().map(|operand| operand.layout.clone()).collect();
+    let layouts: Vec<_> = operands
+        .iter()
+        .map(|operand| operand.layout.clone())
+        .collect();
     Ok(Plan::many(operands, move |storages| {
-        let mut elements = storages.iter().zip(&layouts).map(|(storage, at)| storage.elements(at));
+        let mut elements = storages
+            .iter()
+            .zip(&layouts)
+            .map(|(storage, at)| storage.elements(at));
         let mut next = |present: bool| if present { elements.next() } else { None };
         let x = next(true).expect("the input is there");
         let [weight, bias] = [next(present[0]), next(present[1])];
@@ -156,7 +174,9 @@ pub(crate) fn layer_norm(
             let mean = sum(&row, |x| x) / len as f32;
             let variance = sum(&row, |x| (x - mean) * (x - mean)) / len as f32;
             let rstd = 1.0 / (variance + eps as f32).sqrt();
-            scale(&mut row, weight.as_deref(), bias.as_deref(), |x| (x - mean) * rstd);
+            scale(&mut row, weight.as_deref(), bias.as_deref(), |x| {
+                (x - mean) * rstd
+            });
             f32::write(&out, start, &row);
             for (output, value) in [(&mean_out, mean), (&rstd_out, rstd)] {
                 if let Some(output) = output {
@@ -177,8 +197,12 @@ pub(crate) fn rms_norm(
     out: Arg<Tensor>,
     rstd_out: Arg<Tensor>,
 ) -> Outcome<Plan> {
-    let (x, gamma, out, rstd_out) =
-        (x.input()?, gamma.input()?, out.output()?, rstd_out.output()?);
+    let (x, gamma, out, rstd_out) = (
+        x.input()?,
+        gamma.input()?,
+        out.output()?,
+        rstd_out.output()?,
+    );
     for operand in [&x, &gamma, &out] {
         operand.expect_types(HALF_AND_SINGLE)?;
     }
@@ -188,7 +212,10 @@ pub(crate) fn rms_norm(
     let layouts = [&x, &gamma, &out, &rstd_out].map(|operand| operand.layout.clone());
     let len = gamma.layout.len();
     Ok(Plan::new([x, gamma, out, rstd_out], move |storages| {
-        let mut elements = storages.iter().zip(&layouts).map(|(storage, at)| storage.elements(at));
+        let mut elements = storages
+            .iter()
+            .zip(&layouts)
+            .map(|(storage, at)| storage.elements(at));
         let [x, gamma, out, rstd_out] =
             std::array::from_fn(|_| elements.next().expect("one layout per operand"));
         let gamma = read_all(&gamma);

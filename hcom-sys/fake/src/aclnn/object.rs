@@ -15,7 +15,10 @@ pub(crate) struct Registry<T> {
 
 impl<T> Registry<T> {
     pub(crate) const fn new(kind: &'static str) -> Registry<T> {
-        Registry { kind, table: Table::new() }
+        Registry {
+            kind,
+            table: Table::new(),
+        }
     }
 
     /// Takes the object over and returns its handle.
@@ -85,7 +88,9 @@ impl Scalar {
     /// A scalar from its bytes in memory order; there must be as many as the type has.
     pub(crate) fn from_bytes(dtype: Type, bytes: &[u8]) -> Scalar {
         fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
-            bytes.try_into().expect("the caller passes as many bytes as the type has")
+            bytes
+                .try_into()
+                .expect("the caller passes as many bytes as the type has")
         }
         let value = match dtype {
             Type::Bool => Number::Int((bytes[0] != 0).into()),

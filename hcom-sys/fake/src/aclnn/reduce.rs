@@ -17,10 +17,17 @@ fn axes(x: &Operand, dims: &Arg<Vec<i64>>) -> Outcome<Dims> {
     if list.is_empty() {
         return Ok((0..x.rank()).collect());
     }
-    let mut axes = list.iter().map(|&dim| x.axis(dims.name, dim)).collect::<Outcome<Dims>>()?;
+    let mut axes = list
+        .iter()
+        .map(|&dim| x.axis(dims.name, dim))
+        .collect::<Outcome<Dims>>()?;
     axes.sort_unstable();
     if axes.windows(2).any(|pair| pair[0] == pair[1]) {
-        return Err(bad(dims.name, "each dimension once", format_args!("{list:?}")));
+        return Err(bad(
+            dims.name,
+            "each dimension once",
+            format_args!("{list:?}"),
+        ));
     }
     axes.retain(|&mut axis| axis < x.rank());
     Ok(axes)
@@ -48,7 +55,10 @@ impl Fold {
     fn new(x: &Layout, axes: &[usize]) -> Fold {
         let kept: Dims = (0..x.rank()).filter(|d| !axes.contains(d)).collect();
         let nearest = |axes: &[usize]| {
-            let strides = axes.iter().filter(|&&d| x.dims[d] > 1).map(|&d| x.strides[d].unsigned_abs());
+            let strides = axes
+                .iter()
+                .filter(|&&d| x.dims[d] > 1)
+                .map(|&d| x.strides[d].unsigned_abs());
             strides.min().unwrap_or(usize::MAX)
         };
         let along = nearest(axes) <= nearest(&kept);
@@ -57,11 +67,21 @@ impl Fold {
         } else {
             axes.iter().chain(&kept).copied().collect()
         };
-        Fold { at: x.permute(&order), along, count: axes.iter().map(|&d| x.dims[d]).product() }
+        Fold {
+            at: x.permute(&order),
+            along,
+            count: axes.iter().map(|&d| x.dims[d]).product(),
+        }
     }
 
     /// Combines the elements of each result with `f`, which is associative, finishes it and writes it to `out`.
-    fn run<C: Math>(&self, f: Binary, x: &Elements<'_>, out: &Elements<'_>, finish: impl Fn(C) -> C) {
+    fn run<C: Math>(
+        &self,
+        f: Binary,
+        x: &Elements<'_>,
+        out: &Elements<'_>,
+        finish: impl Fn(C) -> C,
+    ) {
         let (mut sums, mut values) = ([C::ZERO; BLOCK], [C::ZERO; BLOCK]);
         if !self.along {
             return blocks(out.len(), |start, len| {
@@ -176,7 +196,11 @@ pub(crate) fn amax(
     out.expect_dims(&reduced_dims(&x, &axes, keep))?;
     let (fold, out_at) = (Fold::new(&x.layout, &axes), out.layout.clone());
     if fold.count == 0 {
-        return Err(bad(&x.name, "at least one element to compare", format_args!("shape {:?}", x.dims())));
+        return Err(bad(
+            &x.name,
+            "at least one element to compare",
+            format_args!("shape {:?}", x.dims()),
+        ));
     }
     let class = x.dtype.class();
     Ok(Plan::new([x, out], move |[x, out]| {
@@ -192,12 +216,20 @@ pub(crate) fn argmax(x: Arg<Tensor>, dim: i64, keep: bool, out: Arg<Tensor>) -> 
     x.expect_types(NUMBERS)?;
     out.expect_types(INDICES)?;
     let axis = x.axis("dim", dim)?;
-    let view = if x.rank() == 0 { x.layout.insert_dim(0) } else { x.layout.move_to_end(axis) };
+    let view = if x.rank() == 0 {
+        x.layout.insert_dim(0)
+    } else {
+        x.layout.move_to_end(axis)
+    };
     let axes: &[usize] = if x.rank() == 0 { &[] } else { &[axis] };
     out.expect_dims(&reduced_dims(&x, axes, keep))?;
     let count = view.dims[view.rank() - 1];
     if count == 0 {
-        return Err(bad(&x.name, "at least one element to compare", format_args!("shape {:?}", x.dims())));
+        return Err(bad(
+            &x.name,
+            "at least one element to compare",
+            format_args!("shape {:?}", x.dims()),
+        ));
     }
     let (class, out_at) = (x.dtype.class(), out.layout.clone());
     Ok(Plan::new([x, out], move |[x, out]| {

@@ -22,11 +22,20 @@ fn view_copy(mut x: Operand, view: Layout, out: Operand) -> Outcome<Plan> {
 pub(crate) fn permute(x: Arg<Tensor>, dims: Arg<Vec<i64>>, out: Arg<Tensor>) -> Outcome<Plan> {
     let (x, order, out) = (x.input()?, dims.get()?, out.output()?);
     let rank = x.rank();
-    let refuse = || bad(dims.name, format_args!("each of {rank} dimensions once"), format_args!("{order:?}"));
+    let refuse = || {
+        bad(
+            dims.name,
+            format_args!("each of {rank} dimensions once"),
+            format_args!("{order:?}"),
+        )
+    };
     let axes: Dims = if rank == 0 {
         Dims::new()
     } else {
-        order.iter().map(|&dim| x.axis(dims.name, dim)).collect::<Outcome<_>>()?
+        order
+            .iter()
+            .map(|&dim| x.axis(dims.name, dim))
+            .collect::<Outcome<_>>()?
     };
     let mut sorted = axes.clone();
     sorted.sort_unstable();
@@ -68,7 +77,11 @@ pub(crate) fn slice_v2(
     let count = starts.get()?.len();
     for array in [&ends, &axes, &steps] {
         if array.get()?.len() != count {
-            return Err(bad(array.name, format_args!("{count} entries, as in {}", starts.name), array.get()?.len()));
+            return Err(bad(
+                array.name,
+                format_args!("{count} entries, as in {}", starts.name),
+                array.get()?.len(),
+            ));
         }
     }
     let mut view = x.layout.clone();
@@ -76,7 +89,11 @@ pub(crate) fn slice_v2(
     for i in 0..count {
         let axis = x.axis(axes.name, axes.get()?[i])?;
         if x.rank() == 0 || seen.contains(&axis) {
-            return Err(bad(axes.name, "different dimensions of the tensor", format_args!("{:?}", axes.get()?)));
+            return Err(bad(
+                axes.name,
+                "different dimensions of the tensor",
+                format_args!("{:?}", axes.get()?),
+            ));
         }
         seen.push(axis);
         let step = steps.get()?[i];
@@ -84,7 +101,14 @@ pub(crate) fn slice_v2(
             return Err(bad(steps.name, "steps of at least 1", step));
         }
         let size = x.dims()[axis] as i64;
-        let clamp = |bound: i64| (if bound < 0 { bound.saturating_add(size) } else { bound }).clamp(0, size);
+        let clamp = |bound: i64| {
+            (if bound < 0 {
+                bound.saturating_add(size)
+            } else {
+                bound
+            })
+            .clamp(0, size)
+        };
         let (start, end) = (clamp(starts.get()?[i]), clamp(ends.get()?[i]));
         let len = (end - start).max(0) as u64;
         let len = len.div_ceil(step as u64) as usize;
@@ -120,7 +144,11 @@ pub(crate) fn cat(tensors: Arg<Vec<usize>>, dim: i64, out: Arg<Tensor>) -> Outco
         x.expect_dims(&expected)?;
         dims[axis] += expected[axis];
         common = common.promote(x.dtype).ok_or_else(|| {
-            bad(&x.name, format_args!("a data type that promotes with {common}"), x.dtype)
+            bad(
+                &x.name,
+                format_args!("a data type that promotes with {common}"),
+                x.dtype,
+            )
         })?;
     }
     if inputs.iter().any(|x| x.dtype != out.dtype) {
@@ -135,7 +163,10 @@ pub(crate) fn cat(tensors: Arg<Vec<usize>>, dim: i64, out: Arg<Tensor>) -> Outco
         .map(|x| {
             let len = x.dims()[axis];
             start += len;
-            (x.layout.clone(), out.layout.narrow(axis, start - len, len, 1))
+            (
+                x.layout.clone(),
+                out.layout.narrow(axis, start - len, len, 1),
+            )
         })
         .collect();
     inputs.push(out);
@@ -161,10 +192,18 @@ pub(crate) fn constant_pad(
     x.expect_types(ALL)?;
     out.expect_types(&[x.dtype])?;
     if matches!(value.value, Number::Complex(..)) && !x.dtype.is_complex() {
-        return Err(bad(value_name, format_args!("a scalar that casts to {}", x.dtype), value.dtype));
+        return Err(bad(
+            value_name,
+            format_args!("a scalar that casts to {}", x.dtype),
+            value.dtype,
+        ));
     }
     if pads.len() % 2 != 0 || pads.len() > 2 * x.rank() {
-        return Err(bad(pad.name, format_args!("pairs for at most {} dimensions", x.rank()), format_args!("{pads:?}")));
+        return Err(bad(
+            pad.name,
+            format_args!("pairs for at most {} dimensions", x.rank()),
+            format_args!("{pads:?}"),
+        ));
     }
     let mut dims = x.layout.dims.clone();
     let (mut from, mut inner) = (x.layout.clone(), Vec::new());
@@ -172,9 +211,16 @@ pub(crate) fn constant_pad(
         let size = dims[axis] as i64;
         let [low, high] = [pair[0], pair[1]];
         let cut = (-low).max(0) + (-high).max(0);
-        let padded = size.checked_add(low).and_then(|sum| sum.checked_add(high)).filter(|&sum| sum >= 0);
+        let padded = size
+            .checked_add(low)
+            .and_then(|sum| sum.checked_add(high))
+            .filter(|&sum| sum >= 0);
         let Some(padded) = padded.filter(|_| cut <= size) else {
-            return Err(bad(pad.name, format_args!("no more than {size} cut from dimension {axis}"), format_args!("{pads:?}")));
+            return Err(bad(
+                pad.name,
+                format_args!("no more than {size} cut from dimension {axis}"),
+                format_args!("{pads:?}"),
+            ));
         };
         from = from.narrow(axis, (-low).max(0) as usize, (size - cut) as usize, 1);
         inner.push((axis, low.max(0) as usize, (size - cut) as usize));
@@ -182,7 +228,9 @@ pub(crate) fn constant_pad(
     }
     out.expect_dims(&dims)?;
     let whole = out.layout.clone();
-    let to = inner.iter().fold(whole.clone(), |to, &(axis, start, len)| to.narrow(axis, start, len, 1));
+    let to = inner.iter().fold(whole.clone(), |to, &(axis, start, len)| {
+        to.narrow(axis, start, len, 1)
+    });
     Ok(Plan::new([x, out], move |[x, out]| {
         fill(&out.elements(&whole), value);
         copy(&x.elements(&from), &out.elements(&to));
@@ -206,7 +254,11 @@ pub(crate) fn triangle(
 ) -> Outcome<Plan> {
     let (x, out) = (x.input()?, out.output()?);
     let &[.., rows, cols] = x.dims() else {
-        return Err(bad(&x.name, "at least two dimensions", format_args!("{:?}", x.dims())));
+        return Err(bad(
+            &x.name,
+            "at least two dimensions",
+            format_args!("{:?}", x.dims()),
+        ));
     };
     out.expect_types(&[x.dtype])?;
     out.expect_dims(x.dims())?;
@@ -238,4 +290,3 @@ fn triangle_words<S: Element>(
         out.scatter(start, &values);
     }
 }
-

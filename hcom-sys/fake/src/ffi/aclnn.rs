@@ -3,19 +3,19 @@
 #![allow(non_snake_case, reason = "names are those of the C interface")]
 
 use std::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use hcom_sys::bindings::{
     aclDataType, aclIntArray, aclOpExecutor, aclScalar, aclTensor, aclTensorList, aclnnStatus,
     aclrtStream,
 };
 
+use super::guard;
 use crate::aclnn::executor::{Arg, EXECUTORS, Executor, NULL_ARGUMENT, Plan, launch};
 use crate::aclnn::math::{Binary, Relation, Unary};
 use crate::aclnn::object::{INT_ARRAYS, SCALARS, TENSOR_LISTS, TENSORS};
 use crate::aclnn::shape::Triangle;
 use crate::aclnn::{create, elementwise, index, matmul, norm, object, reduce, shape};
-use crate::error::{Failure, Outcome, fail};
+use crate::error::{Failure, Outcome};
 
 /// Hands every operator to the macro `$callback` as rows
 /// `second_phase first_phase(parameter: type, …) = plan;`. The first phase takes `workspaceSize: *mut u64` and
@@ -178,15 +178,6 @@ impl Argument for aclDataType {
 /// `ACLNN_ERR_INNER`: a mistake of this implementation.
 const INNER: i32 = 561_000;
 
-/// Runs one phase of `name`; a refusal becomes the status and the thread's error text, as does a panic.
-fn phase(name: &str, run: impl FnOnce() -> Outcome<aclnnStatus>) -> aclnnStatus {
-    match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(Ok(status)) => status,
-        Ok(Err(refusal)) => fail(refusal.code, format!("{name}: {}", refusal.text)),
-        Err(_) => fail(INNER, format!("{name}: internal error")),
-    }
-}
-
 fn prepare(
     name: &'static str,
     outputs: [bool; 2],
@@ -194,7 +185,8 @@ fn prepare(
 ) -> Outcome<usize> {
     for (present, parameter) in outputs.into_iter().zip(["workspaceSize", "executor"]) {
         if !present {
-            let text = format!("parameter {parameter}: expected where to write it, got a null pointer");
+            let text =
+                format!("parameter {parameter}: expected where to write it, got a null pointer");
             return Err(Failure::new(NULL_ARGUMENT, text));
         }
     }
@@ -212,7 +204,7 @@ macro_rules! define {
             workspaceSize: *mut u64,
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus {
-            phase(stringify!($name), || {
+            guard(stringify!($first), INNER, || {
                 let present = [!workspaceSize.is_null(), !executor.is_null()];
                 let handle = prepare(stringify!($name), present, || {
                     $(let $parameter = $parameter.take(stringify!($parameter))?;)*
@@ -223,7 +215,7 @@ macro_rules! define {
                     workspaceSize.write(0);
                     executor.write(std::ptr::without_provenance_mut(handle));
                 }
-                Ok(0)
+                Ok(())
             })
         }
 
@@ -237,7 +229,9 @@ macro_rules! define {
             executor: *mut aclOpExecutor,
             stream: aclrtStream,
         ) -> aclnnStatus {
-            phase(stringify!($name), || launch(stringify!($name), executor.addr(), stream))
+            guard(stringify!($name), INNER, || {
+                launch(stringify!($name), executor.addr(), stream)
+            })
         }
     )*};
 }

@@ -67,21 +67,33 @@ macro_rules! for_each_tensor_function {
 
 /// The object behind a handle, or the status for a caller who has none.
 fn find<T>(registry: &Registry<T>, handle: usize) -> Result<Arc<T>, aclnnStatus> {
-    registry.get(handle).ok_or_else(|| unknown(registry, handle))
+    registry
+        .get(handle)
+        .ok_or_else(|| unknown(registry, handle))
 }
 
 fn unknown<T>(registry: &Registry<T>, handle: usize) -> aclnnStatus {
     let kind = registry.kind;
     if handle == 0 {
-        fail(NULL_ARGUMENT, format!("expected an {kind}, got a null pointer"))
+        fail(
+            NULL_ARGUMENT,
+            format!("expected an {kind}, got a null pointer"),
+        )
     } else {
-        fail(BAD_ARGUMENT, format!("expected a live {kind}, got a destroyed or foreign handle"))
+        fail(
+            BAD_ARGUMENT,
+            format!("expected a live {kind}, got a destroyed or foreign handle"),
+        )
     }
 }
 
 /// Destroys an object; null is fine.
 fn destroy<T>(registry: &Registry<T>, handle: usize) -> aclnnStatus {
-    if handle == 0 || registry.remove(handle).is_some() { 0 } else { unknown(registry, handle) }
+    if handle == 0 || registry.remove(handle).is_some() {
+        0
+    } else {
+        unknown(registry, handle)
+    }
 }
 
 /// `count` elements at `start`; `None` if there should be some and the pointer is null.
@@ -92,7 +104,10 @@ unsafe fn list<T: Clone>(start: *const T, count: u64) -> Option<Vec<T>> {
     match count {
         0 => Some(Vec::new()),
         _ if start.is_null() => {
-            fail(NULL_ARGUMENT, format!("expected {count} values, got a null pointer"));
+            fail(
+                NULL_ARGUMENT,
+                format!("expected {count} values, got a null pointer"),
+            );
             None
         }
         // SAFETY: not null, and the caller vouches for `count` elements.
@@ -106,7 +121,10 @@ unsafe fn list<T: Clone>(start: *const T, count: u64) -> Option<Vec<T>> {
 /// A pointer that is not null may be written.
 unsafe fn give<T>(to: *mut T, value: T) -> aclnnStatus {
     if to.is_null() {
-        return fail(NULL_ARGUMENT, "expected where to write the answer, got a null pointer");
+        return fail(
+            NULL_ARGUMENT,
+            "expected where to write the answer, got a null pointer",
+        );
     }
     // SAFETY: not null, and the caller lets it be written.
     unsafe { to.write(value) };
@@ -119,7 +137,10 @@ unsafe fn give<T>(to: *mut T, value: T) -> aclnnStatus {
 /// Pointers that are not null may be written.
 unsafe fn give_array(values: &[i64], to: *mut *mut i64, count: *mut u64) -> aclnnStatus {
     if to.is_null() || count.is_null() {
-        return fail(NULL_ARGUMENT, "expected where to write the array and its size, got a null pointer");
+        return fail(
+            NULL_ARGUMENT,
+            "expected where to write the array and its size, got a null pointer",
+        );
     }
     let layout = Layout::array::<i64>(values.len().max(1)).expect("ranks are small");
     // SAFETY: the size is not 0. At the alignment of i64 the system's allocator is malloc, whose memory `delete[]`
@@ -153,8 +174,12 @@ unsafe fn tensor(
     tensorData: *mut c_void,
 ) -> Option<Tensor> {
     // SAFETY: the caller vouches for the arrays.
-    let (dims, storage) =
-        unsafe { (list(viewDims, viewDimsNum)?, list(storageDims, storageDimsNum)?) };
+    let (dims, storage) = unsafe {
+        (
+            list(viewDims, viewDimsNum)?,
+            list(storageDims, storageDimsNum)?,
+        )
+    };
     let strides = if stride.is_null() {
         let mut next = 1i64;
         let mut strides: Vec<i64> = (dims.iter().rev())
@@ -200,9 +225,21 @@ pub unsafe extern "C" fn aclCreateTensor(
 ) -> *mut aclTensor {
     // SAFETY: passed on to the caller.
     let tensor = unsafe {
-        tensor(viewDims, viewDimsNum, dataType, stride, offset, format, storageDims, storageDimsNum, tensorData)
+        tensor(
+            viewDims,
+            viewDimsNum,
+            dataType,
+            stride,
+            offset,
+            format,
+            storageDims,
+            storageDimsNum,
+            tensorData,
+        )
     };
-    tensor.map_or(ptr::null_mut(), |tensor| ptr::without_provenance_mut(TENSORS.insert(tensor)))
+    tensor.map_or(ptr::null_mut(), |tensor| {
+        ptr::without_provenance_mut(TENSORS.insert(tensor))
+    })
 }
 
 /// Describes other memory with an existing tensor.
@@ -225,11 +262,20 @@ pub unsafe extern "C" fn aclInitTensor(
     // SAFETY: passed on to the caller.
     let described = unsafe {
         self::tensor(
-            viewDims, viewDimsNum, dataType, stride, offset, format, storageDims, storageDimsNum,
+            viewDims,
+            viewDimsNum,
+            dataType,
+            stride,
+            offset,
+            format,
+            storageDims,
+            storageDimsNum,
             tensorDataAddr,
         )
     };
-    let Some(described) = described else { return NULL_ARGUMENT };
+    let Some(described) = described else {
+        return NULL_ARGUMENT;
+    };
     let updated = TENSORS.update(tensor.addr(), |tensor| *tensor = described);
     updated.map_or_else(|| unknown(&TENSORS, tensor.addr()), |()| 0)
 }
@@ -318,7 +364,13 @@ pub unsafe extern "C" fn aclCreateScalar(
     dataType: aclDataType,
 ) -> *mut aclScalar {
     let Some(dtype) = Type::from_acl(dataType.0) else {
-        fail(BAD_ARGUMENT, format!("expected a supported data type, got aclDataType {}", dataType.0));
+        fail(
+            BAD_ARGUMENT,
+            format!(
+                "expected a supported data type, got aclDataType {}",
+                dataType.0
+            ),
+        );
         return ptr::null_mut();
     };
     // SAFETY: the caller vouches for as many bytes as the type has.
@@ -390,7 +442,11 @@ arrays! {
 }
 
 /// Destroys a list and its members; null is fine.
-fn destroy_list<T>(lists: &Registry<Vec<usize>>, members: &Registry<T>, list: usize) -> aclnnStatus {
+fn destroy_list<T>(
+    lists: &Registry<Vec<usize>>,
+    members: &Registry<T>,
+    list: usize,
+) -> aclnnStatus {
     if let Some(list) = lists.get(list) {
         for &member in list.iter() {
             members.remove(member);
@@ -403,7 +459,9 @@ fn destroy_list<T>(lists: &Registry<Vec<usize>>, members: &Registry<T>, list: us
 ///
 /// # Safety
 /// None; a handle that is not live is refused.
-pub unsafe extern "C" fn aclSetAclOpExecutorRepeatable(executor: *mut aclOpExecutor) -> aclnnStatus {
+pub unsafe extern "C" fn aclSetAclOpExecutorRepeatable(
+    executor: *mut aclOpExecutor,
+) -> aclnnStatus {
     let updated = EXECUTORS.update(executor.addr(), Executor::make_repeatable);
     updated.map_or_else(|| unknown(&EXECUTORS, executor.addr()), |()| 0)
 }

@@ -28,7 +28,11 @@ impl Storage {
     /// When it is not all inside one live allocation of a device.
     pub(crate) fn resolve(address: usize, dtype: Type, layout: &Layout) -> Outcome<Storage> {
         let Some((first, last)) = layout.extent() else {
-            return Ok(Storage { span: None, first: 0, dtype });
+            return Ok(Storage {
+                span: None,
+                first: 0,
+                dtype,
+            });
         };
         let start = address.wrapping_add_signed(first * dtype.bytes() as isize);
         let bytes = (last - first + 1) as usize * dtype.bytes();
@@ -38,7 +42,11 @@ impl Storage {
 
     /// Memory whose first element has the offset `first` in the layouts of [`Storage::elements`].
     pub(crate) fn new(span: Span, first: isize, dtype: Type) -> Storage {
-        Storage { span: Some(span), first, dtype }
+        Storage {
+            span: Some(span),
+            first,
+            dtype,
+        }
     }
 
     /// The elements of this memory that `layout` names.
@@ -115,7 +123,8 @@ impl Elements<'_> {
                 _ => {
                     for (i, value) in into.iter_mut().enumerate() {
                         // SAFETY: as above, element `i` of the run.
-                        *value = unsafe { from.wrapping_offset(i as isize * stride).read_unaligned() };
+                        *value =
+                            unsafe { from.wrapping_offset(i as isize * stride).read_unaligned() };
                     }
                 }
             }
@@ -140,14 +149,22 @@ impl Elements<'_> {
             } else {
                 for (i, &value) in from.iter().enumerate() {
                     // SAFETY: as above, element `i` of the run.
-                    unsafe { into.wrapping_offset(i as isize * stride).write_unaligned(value) };
+                    unsafe {
+                        into.wrapping_offset(i as isize * stride)
+                            .write_unaligned(value)
+                    };
                 }
             }
         });
     }
 
     fn check<S: Element>(&self, start: usize, count: usize) {
-        assert_eq!(size_of::<S>(), self.dtype.bytes(), "access to {} by another size", self.dtype);
+        assert_eq!(
+            size_of::<S>(),
+            self.dtype.bytes(),
+            "access to {} by another size",
+            self.dtype
+        );
         let inside = start.checked_add(count).is_some_and(|end| end <= self.len);
         assert!(inside, "elements {start} and {count} on of {}", self.len);
     }
@@ -216,8 +233,9 @@ mod tests {
         let t = Layout::contiguous(&[2, 3, 4]);
         assert_eq!(all(&storage.elements(&t)), (0..24).collect::<Vec<_>>());
         let swapped = t.permute(&[2, 0, 1]);
-        let expected: Vec<u32> =
-            (0..4).flat_map(|k| (0..6).map(move |ij| ij * 4 + k)).collect();
+        let expected: Vec<u32> = (0..4)
+            .flat_map(|k| (0..6).map(move |ij| ij * 4 + k))
+            .collect();
         assert_eq!(all(&storage.elements(&swapped)), expected);
         for start in 0..24 {
             let mut part = vec![0; (24 - start).min(5)];
@@ -233,11 +251,18 @@ mod tests {
     #[test]
     fn negative_strides_and_writes() {
         let storage = storage(&[0, 1, 2, 3, 4, 5]);
-        let back = Layout { dims: [6].as_slice().into(), strides: [-1].as_slice().into(), offset: 5 };
+        let back = Layout {
+            dims: [6].as_slice().into(),
+            strides: [-1].as_slice().into(),
+            offset: 5,
+        };
         let span = storage.elements(&back);
         assert_eq!(all(&span), [5, 4, 3, 2, 1, 0]);
         span.scatter(4, &[70, 71]);
-        assert_eq!(all(&storage.elements(&Layout::contiguous(&[6]))), [71, 70, 2, 3, 4, 5]);
+        assert_eq!(
+            all(&storage.elements(&Layout::contiguous(&[6]))),
+            [71, 70, 2, 3, 4, 5]
+        );
     }
 
     #[test]

@@ -1,0 +1,283 @@
+//! Reductions, softmax and the layer norms.
+
+use super::*;
+use crate::aclnn::dtype::{FLOATS, HALF_AND_SINGLE, NUMBERS, REALS};
+
+const DIMS: [usize; 3] = [3, 4, 5];
+
+/// Values of `x` (shape [`DIMS`]) that fall together when `axes` are reduced, by result in row-major order.
+fn groups(x: &[f64], axes: &[usize]) -> Vec<Vec<f64>> {
+    let index = |n: usize| [n / 20, n / 5 % 4, n % 5];
+    let kept: Vec<usize> = (0..3).filter(|d| !axes.contains(d)).collect();
+    let count = kept.iter().map(|&d| DIMS[d]).product();
+    let mut groups = vec![Vec::new(); count];
+    for (n, &value) in x.iter().enumerate() {
+        let group = kept
+            .iter()
+            .fold(0, |group, &d| group * DIMS[d] + index(n)[d]);
+        groups[group].push(value);
+    }
+    groups
+}
+
+fn out_dims(axes: &[usize], keep: bool) -> Vec<usize> {
+    (0..3)
+        .filter(|d| keep || !axes.contains(d))
+        .map(|d| if axes.contains(&d) { 1 } else { DIMS[d] })
+        .collect()
+}
+
+const AXES: [&[i64]; 6] = [&[2], &[0], &[1, -1], &[-3, 2], &[0, 1, 2], &[]];
+
+fn axes_of(dims: &[i64]) -> Vec<usize> {
+    if dims.is_empty() {
+        return vec![0, 1, 2];
+    }
+    dims.iter().map(|d| d.rem_euclid(3) as usize).collect()
+}
+
+#[test]
+fn sums_means_and_maxima() {
+    for &dtype in REALS {
+        let values = match dtype {
+            Type::Bool => (0..60).map(|i| f64::from(u8::from(i % 7 == 0))).collect(),
+            Type::U8 => count_from(0, 1, 60),
+            dtype if dtype.is_float() => spread(60, 0.25),
+            _ => count_from(-31, 1, 60),
+        };
+        for (i, dims) in AXES.into_iter().enumerate() {
+            let (axes, keep, form) = (axes_of(dims), i % 2 == 0, FORMS[i % 4]);
+            let x = Dev::of(dtype, &DIMS, &values, form);
+            let groups = groups(&x.values(), &axes);
+            let sums: Vec<f64> = groups.iter().map(|group| group.iter().sum()).collect();
+            let sum_type = if dtype.is_float() { dtype } else { Type::I64 };
+            let out = Dev::new(sum_type, &out_dims(&axes, keep), form);
+            run!(aclnnReduceSum aclnnReduceSumGetWorkspaceSize(x, ints(dims), keep, aclDataType(sum_type.acl()), out));
+            assert_close("sum", &out, &sums);
+            let mean_type = dtype.to_float();
+            let out = Dev::new(mean_type, &out_dims(&axes, keep), form);
+            run!(aclnnMean aclnnMeanGetWorkspaceSize(x, ints(dims), keep, aclDataType(mean_type.acl()), out));
+            let means: Vec<f64> = groups
+                .iter()
+                .zip(&sums)
+                .map(|(group, sum)| sum / group.len() as f64)
+                .collect();
+            assert_close("mean", &out, &means);
+            let out = Dev::new(dtype, &out_dims(&axes, keep), form);
+            run!(aclnnAmax aclnnAmaxGetWorkspaceSize(x, ints(dims), keep, out));
+            let maxima: Vec<f64> = groups
+                .iter()
+                .map(|group| group.iter().copied().fold(f64::MIN, f64::max))
+                .collect();
+            assert_close("amax", &out, &maxima);
+        }
+    }
+}
+
+#[test]
+fn long_sums_stay_accurate_and_integers_wrap() {
+    let n = 100_000;
+    let x = Dev::of(Type::F32, &[n, 1], &vec![0.1f32.into(); n], Form::Plain);
+    let out = Dev::new(Type::F32, &[1], Form::Plain);
+    run!(aclnnReduceSum aclnnReduceSumGetWorkspaceSize(x, ints(&[0]), false, aclDataType(0), out));
+    assert_close("sum", &out, &[f64::from(0.1f32) * n as f64]);
+    let x = Dev::of(Type::I8, &[3], &[100.0, 100.0, 100.0], Form::Plain);
+    let out = Dev::new(Type::I8, &[], Form::Plain);
+    run!(aclnnReduceSum aclnnReduceSumGetWorkspaceSize(x, ints(&[]), false, aclDataType(2), out));
+    assert_eq!(out.values(), [44.0]);
+}
+
+#[test]
+fn reductions_of_nothing() {
+    let x = Dev::of(Type::F32, &[2, 0], &[], Form::Plain);
+    let out = Dev::new(Type::F32, &[2], Form::Plain);
+    run!(aclnnReduceSum aclnnReduceSumGetWorkspaceSize(x, ints(&[1]), false, aclDataType(0), out));
+    assert_eq!(out.values(), [0.0, 0.0]);
+    run!(aclnnMean aclnnMeanGetWorkspaceSize(x, ints(&[1]), false, aclDataType(0), out));
+    assert!(out.values().iter().all(|mean| mean.is_nan()));
+    let (code, text) = first!(aclnnAmaxGetWorkspaceSize(x, ints(&[1]), false, out)).unwrap_err();
+    assert_eq!(code, 161_002);
+    assert_eq!(
+        text,
+        "aclnnAmaxGetWorkspaceSize: parameter self: expected at least one element to compare, got shape [2, 0]"
+    );
+    let one = Dev::of(Type::F32, &[], &[2.5], Form::Plain);
+    let out = Dev::new(Type::F32, &[], Form::Plain);
+    run!(aclnnMean aclnnMeanGetWorkspaceSize(one, ints(&[]), true, aclDataType(0), out));
+    assert_eq!(out.values(), [2.5]);
+}
+
+#[test]
+fn the_index_of_the_first_largest_element() {
+    for &dtype in NUMBERS {
+        for (axis, form) in [
+            (0i64, Form::Plain),
+            (-1, Form::Transposed),
+            (1, Form::Gapped),
+        ] {
+            let values: Vec<f64> = (0..60).map(|i| f64::from(i * 37 % 29)).collect();
+            let x = Dev::of(dtype, &DIMS, &values, form);
+            let axes = axes_of(&[axis]);
+            for (keep, index) in [(false, Type::I64), (true, Type::I32)] {
+                let out = Dev::new(index, &out_dims(&axes, keep), form);
+                run!(aclnnArgMax aclnnArgMaxGetWorkspaceSize(x, axis, keep, out));
+                let first = |group: &Vec<f64>| {
+                    let largest = group.iter().copied().fold(f64::MIN, f64::max);
+                    group.iter().position(|&x| x == largest).unwrap() as f64
+                };
+                assert_eq!(
+                    out.values(),
+                    groups(&values, &axes).iter().map(first).collect::<Vec<_>>()
+                );
+            }
+        }
+    }
+    let x = Dev::of(
+        Type::F32,
+        &[4],
+        &[1.0, f64::NAN, 9.0, f64::NAN],
+        Form::Plain,
+    );
+    let out = Dev::new(Type::I64, &[], Form::Plain);
+    run!(aclnnArgMax aclnnArgMaxGetWorkspaceSize(x, 0i64, false, out));
+    assert_eq!(out.values(), [1.0]);
+    let largest = Dev::new(Type::F32, &[], Form::Plain);
+    run!(aclnnAmax aclnnAmaxGetWorkspaceSize(x, ints(&[0]), false, largest));
+    assert!(largest.values()[0].is_nan());
+}
+
+#[test]
+fn softmax_along_each_dimension() {
+    for &dtype in FLOATS {
+        for (axis, form) in [
+            (0i64, Form::Gapped),
+            (1, Form::Plain),
+            (-1, Form::Transposed),
+            (2, Form::Plain),
+        ] {
+            let x = Dev::of(dtype, &DIMS, &spread(60, 0.125), form);
+            let out = Dev::new(dtype, &DIMS, form);
+            run!(aclnnSoftmax aclnnSoftmaxGetWorkspaceSize(x, axis, out));
+            let (values, axes) = (x.values(), axes_of(&[axis]));
+            let totals: Vec<f64> = groups(&values, &axes)
+                .iter()
+                .map(|group| group.iter().map(|x| x.exp()).sum())
+                .collect();
+            let numbers = groups(&count_from(0, 1, 60), &axes);
+            let mut expected = vec![0.0; 60];
+            for (total, numbers) in totals.iter().zip(&numbers) {
+                for &n in numbers {
+                    expected[n as usize] = values[n as usize].exp() / total;
+                }
+            }
+            assert_close("softmax", &out, &expected);
+        }
+    }
+}
+
+#[test]
+fn softmax_of_extremes() {
+    let x = Dev::of(
+        Type::F32,
+        &[3, 2],
+        &[1000.0, 999.0, f64::NEG_INFINITY, 0.0, f64::NAN, 1.0],
+        Form::Plain,
+    );
+    run!(aclnnSoftmax aclnnSoftmaxGetWorkspaceSize(x, -1i64, x));
+    let e = 1f64.exp();
+    assert_close(
+        "softmax",
+        &x,
+        &[e / (1.0 + e), 1.0 / (1.0 + e), 0.0, 1.0, f64::NAN, f64::NAN],
+    );
+    let one = Dev::of(Type::F32, &[], &[3.0], Form::Plain);
+    run!(aclnnSoftmax aclnnSoftmaxGetWorkspaceSize(one, 0i64, one));
+    assert_eq!(one.values(), [1.0]);
+    let nothing = Dev::of(Type::F32, &[2, 0], &[], Form::Plain);
+    run!(aclnnSoftmax aclnnSoftmaxGetWorkspaceSize(nothing, 1i64, nothing));
+}
+
+/// Mean and 1/√(variance + eps) of a row.
+fn moments(row: &[f64], eps: f64) -> (f64, f64) {
+    let mean = row.iter().sum::<f64>() / row.len() as f64;
+    let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / row.len() as f64;
+    (mean, 1.0 / (variance + eps).sqrt())
+}
+
+#[test]
+fn layer_norm_with_and_without_its_options() {
+    for &dtype in HALF_AND_SINGLE {
+        for (form, shape) in [
+            (Form::Plain, &[5i64][..]),
+            (Form::Transposed, &[5]),
+            (Form::Gapped, &[4, 5]),
+        ] {
+            let len = shape.iter().product::<i64>() as usize;
+            let sizes: Vec<usize> = shape.iter().map(|&size| size as usize).collect();
+            let x = Dev::of(dtype, &DIMS, &spread(60, 0.25), form);
+            let weight = Dev::of(dtype, &sizes, &spread(len, 0.5), form);
+            let bias = Dev::of(dtype, &sizes, &count_from(1, 1, len), form);
+            let out = Dev::new(dtype, &DIMS, form);
+            let rows: Vec<usize> = DIMS
+                .iter()
+                .enumerate()
+                .map(|(d, &n)| if d < 3 - sizes.len() { n } else { 1 })
+                .collect();
+            let mean = Dev::new(Type::F32, &rows, form);
+            let rstd = Dev::new(Type::F32, &rows, form);
+            let values = x.values();
+            let moments: Vec<_> = values.chunks(len).map(|row| moments(row, 0.5)).collect();
+            let normal: Vec<f64> = (0..60)
+                .map(|i| (values[i] - moments[i / len].0) * moments[i / len].1)
+                .collect();
+
+            run!(aclnnLayerNorm aclnnLayerNormGetWorkspaceSize(x, ints(shape), weight, bias, 0.5f64, out, mean, rstd));
+            let (w, b) = (weight.values(), bias.values());
+            let expected: Vec<f64> = (0..60)
+                .map(|i| normal[i] * w[i % len] + b[i % len])
+                .collect();
+            assert_close("layer norm", &out, &expected);
+            assert_close(
+                "mean",
+                &mean,
+                &moments.iter().map(|m| m.0).collect::<Vec<_>>(),
+            );
+            assert_close(
+                "rstd",
+                &rstd,
+                &moments.iter().map(|m| m.1).collect::<Vec<_>>(),
+            );
+
+            let none = ptr::null::<aclTensor>();
+            let no_output = ptr::null_mut::<aclTensor>();
+            run!(aclnnLayerNorm aclnnLayerNormGetWorkspaceSize(x, ints(shape), none, none, 0.5f64, out, no_output, no_output));
+            assert_close("bare layer norm", &out, &normal);
+            run!(aclnnLayerNorm aclnnLayerNormGetWorkspaceSize(x, ints(shape), none, bias, 0.5f64, out, no_output, rstd));
+            let expected: Vec<f64> = (0..60).map(|i| normal[i] + b[i % len]).collect();
+            assert_close("layer norm with bias", &out, &expected);
+        }
+    }
+}
+
+#[test]
+fn rms_norm_gives_its_scale() {
+    for &dtype in HALF_AND_SINGLE {
+        for form in FORMS {
+            let x = Dev::of(dtype, &DIMS, &spread(60, 0.25), form);
+            let gamma = Dev::of(dtype, &[5], &[1.0, -2.0, 3.0, 0.5, 4.0], form);
+            let out = Dev::new(dtype, &DIMS, form);
+            let rstd = Dev::new(Type::F32, &[3, 4, 1], form);
+            run!(aclnnRmsNorm aclnnRmsNormGetWorkspaceSize(x, gamma, 0.25f64, out, rstd));
+            let (values, weights) = (x.values(), gamma.values());
+            let scales: Vec<f64> = values
+                .chunks(5)
+                .map(|row| 1.0 / (row.iter().map(|x| x * x).sum::<f64>() / 5.0 + 0.25).sqrt())
+                .collect();
+            assert_close("rstd", &rstd, &scales);
+            let expected: Vec<f64> = (0..60)
+                .map(|i| values[i] * scales[i / 5] * weights[i % 5])
+                .collect();
+            assert_close("rms norm", &out, &expected);
+        }
+    }
+}
