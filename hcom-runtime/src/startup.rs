@@ -467,4 +467,45 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn a_rank_table_says_device_and_master() {
+        let path = std::env::temp_dir().join(format!("hcom-table-{}.json", std::process::id()));
+        let table = r#"{"version": "1.0", "status": "completed", "server_count": "2", "server_list": [
+          {"server_id": "10.0.0.1", "device": [{"device_id": "4", "rank_id": "0"}]},
+          {"server_id": "10.0.0.2", "device": [{"device_id": "7", "rank_id": "1"}]}]}"#;
+        std::fs::write(&path, table).unwrap();
+        let file = path.to_str().unwrap();
+        let with = |more: &[(&str, &str)]| world(&[&[("RANK_TABLE_FILE", file)], more].concat());
+
+        let one = with(&[("RANK_ID", "1")]).unwrap();
+        assert_eq!((one.rank, one.world_size, one.local_rank), (1, 2, 7));
+        let master = one.master.unwrap();
+        assert_eq!((master.host.as_str(), master.port), ("10.0.0.1", 29500));
+        let given = [("RANK", "0"), ("MASTER_ADDR", "node"), ("MASTER_PORT", "7")];
+        let zero = with(&given).unwrap();
+        assert_eq!((zero.rank, zero.local_rank), (0, 4));
+        let master = zero.master.unwrap();
+        assert_eq!((master.host.as_str(), master.port), ("node", 7));
+
+        for (more, expected) in [
+            (&[][..], "RANK_ID is not set, but RANK_TABLE_FILE is"),
+            (
+                &[("RANK_ID", "2")],
+                "RANK_ID is \"2\": expected a rank of the rank table, from 0 to 1",
+            ),
+            (
+                &[("RANK_ID", "1"), ("RANK", "0")],
+                "RANK_ID is \"1\": expected the value of RANK, 0",
+            ),
+            (
+                &[("RANK_ID", "1"), ("WORLD_SIZE", "4")],
+                "WORLD_SIZE is \"4\": expected the number of ranks in the rank table, 2",
+            ),
+        ] {
+            let error = with(more).unwrap_err();
+            assert!(error.starts_with(expected), "{error}");
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
 }

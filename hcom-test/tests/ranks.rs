@@ -167,3 +167,55 @@ fn success_without_running_the_closure_is_a_failure() {
         "{report}"
     );
 }
+
+/// Whether a process runs; one that has ended but was not asked for its status does not.
+fn runs(id: &str) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{id}/stat"));
+    status.is_ok_and(|text| {
+        !text
+            .rsplit(')')
+            .next()
+            .is_some_and(|rest| rest.starts_with(" Z"))
+    })
+}
+
+#[test]
+fn ranks_die_with_the_test() {
+    const FOLDER: &str = "RANKS_OF_A_KILLED_TEST";
+    if std::env::var_os(FOLDER).is_some() {
+        ranks(2, Kind::Processes, LIMIT, |rank| {
+            let folder = std::path::PathBuf::from(std::env::var_os(FOLDER).unwrap());
+            let id = std::process::id().to_string();
+            std::fs::write(folder.join(rank.rank().to_string()), id).unwrap();
+            std::thread::park();
+        });
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("hcom-test-killed-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let mut test = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "ranks_die_with_the_test", "--nocapture"])
+        .env(FOLDER, &folder)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let wait = |what: &str, done: &dyn Fn() -> bool| {
+        let deadline = Instant::now() + LIMIT;
+        while !done() {
+            assert!(Instant::now() < deadline, "{what}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    };
+    let id = |rank: u32| {
+        std::fs::read_to_string(folder.join(rank.to_string()))
+            .ok()
+            .filter(|id| !id.is_empty())
+    };
+    wait("the ranks start", &|| id(0).is_some() && id(1).is_some());
+    let ids = [0, 1].map(|rank| id(rank).unwrap());
+    assert!(ids.iter().all(|id| runs(id)));
+    test.kill().unwrap();
+    test.wait().unwrap();
+    wait("the ranks end", &|| !ids.iter().any(|id| runs(id)));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
