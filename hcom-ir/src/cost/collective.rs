@@ -21,12 +21,9 @@ fn placement(levels: &[Level], group: &Group) -> Vec<f64> {
             .iter()
             .map(|unit| if outermost { 0 } else { unit / size })
             .collect();
-        let fullest = above
-            .iter()
-            .map(|unit| above.iter().filter(|other| *other == unit).count())
-            .max();
-        parts.push(fullest.unwrap_or(1) as f64);
         above.sort_unstable();
+        let fullest = above.chunk_by(|a, b| a == b).map(<[u64]>::len).max();
+        parts.push(fullest.unwrap_or(1) as f64);
         above.dedup();
         units = above;
     }

@@ -77,6 +77,11 @@ fn bytes<T: Element, U: Copy>(values: &[U], narrow: impl Fn(U) -> T) -> Vec<u8> 
     bytes
 }
 
+/// The sign and payload of a computed NaN depend on the processor; here there is one NaN.
+fn usual(x: f64) -> f64 {
+    if x.is_nan() { f64::NAN } else { x }
+}
+
 /// A literal of `dtype`, which is of the kind of the data: integers wrap, floats round to nearest,
 /// bool is whether the number is not 0.
 pub(super) fn encode(dtype: DType, shape: &[u64], data: &Data) -> Literal {
@@ -92,10 +97,12 @@ pub(super) fn encode(dtype: DType, shape: &[u64], data: &Data) -> Literal {
         (DType::U64, Data::Int(values)) => bytes(values, |x| x as u64),
         (DType::F16, Data::Float(values)) => bytes(values, f16_from_f64),
         (DType::BF16, Data::Float(values)) => bytes(values, bf16_from_f64),
-        (DType::F32, Data::Float(values)) => bytes(values, |x| x as f32),
-        (DType::F64, Data::Float(values)) => bytes(values, |x| x),
-        (DType::C64, Data::Complex(values)) => bytes(values, |[re, im]| [re as f32, im as f32]),
-        (DType::C128, Data::Complex(values)) => bytes(values, |x| x),
+        (DType::F32, Data::Float(values)) => bytes(values, |x| usual(x) as f32),
+        (DType::F64, Data::Float(values)) => bytes(values, usual),
+        (DType::C64, Data::Complex(values)) => {
+            bytes(values, |parts| parts.map(|x| usual(x) as f32))
+        }
+        (DType::C128, Data::Complex(values)) => bytes(values, |parts| parts.map(usual)),
         _ => unreachable!("the data is of the kind of {dtype}"),
     };
     Literal {

@@ -170,7 +170,11 @@ pub(in crate::op) fn softmax(site: &Site<'_>) -> Rule {
 }
 
 /// The dimensions reduced and the shape left.
-fn reduce_shape(site: &Site<'_>, dims: &[i64]) -> Result<(Vec<usize>, Shape), Diagnostic> {
+fn reduce_shape(
+    site: &Site<'_>,
+    name: &str,
+    dims: &[i64],
+) -> Result<(Vec<usize>, Shape), Diagnostic> {
     let shape = &site.operands[0].shape;
     if dims.is_empty() && shape.rank() > 0 {
         return Err(site
@@ -180,7 +184,7 @@ fn reduce_shape(site: &Site<'_>, dims: &[i64]) -> Result<(Vec<usize>, Shape), Di
     }
     let mut reduced = Vec::with_capacity(dims.len());
     for &dim in dims {
-        let axis = site.axis_of("dims", dim, shape.rank())?;
+        let axis = site.axis_of(name, dim, shape.rank())?;
         if reduced.contains(&axis) {
             return Err(site
                 .error(
@@ -204,7 +208,7 @@ fn reduce_shape(site: &Site<'_>, dims: &[i64]) -> Result<(Vec<usize>, Shape), Di
 }
 
 pub(in crate::op) fn sum(site: &Site<'_>) -> Rule {
-    let (_, shape) = reduce_shape(site, site.attrs.ints("dims"))?;
+    let (_, shape) = reduce_shape(site, "dims", site.attrs.ints("dims"))?;
     Ok(one(Type::new(site.operands[0].dtype, shape)))
 }
 
@@ -216,16 +220,21 @@ pub(in crate::op) fn mean(site: &Site<'_>) -> Rule {
 }
 
 pub(in crate::op) fn max(site: &Site<'_>) -> Rule {
-    extremum(site, site.attrs.ints("dims"), site.operands[0].dtype)
+    extremum(
+        site,
+        "dims",
+        site.attrs.ints("dims"),
+        site.operands[0].dtype,
+    )
 }
 
 pub(in crate::op) fn argmax(site: &Site<'_>) -> Rule {
-    extremum(site, &[site.attrs.int("dim")], DType::I64)
+    extremum(site, "dim", &[site.attrs.int("dim")], DType::I64)
 }
 
-fn extremum(site: &Site<'_>, dims: &[i64], result: DType) -> Rule {
+fn extremum(site: &Site<'_>, name: &str, dims: &[i64], result: DType) -> Rule {
     site.dtype(0, "a type that is not complex", |dtype| !dtype.is_complex())?;
-    let (reduced, shape) = reduce_shape(site, dims)?;
+    let (reduced, shape) = reduce_shape(site, name, dims)?;
     let mut guards = SmallVec::new();
     for axis in reduced {
         let size = &site.operands[0].shape.dims()[axis];
