@@ -143,6 +143,8 @@ pub(super) struct Endpoint<T: Transport> {
     board: Arc<Board>,
     others: Vec<u32>,
     transport: T,
+    /// Held while a state is made and sent, so that the newest one arrives last.
+    showing: Mutex<()>,
 }
 
 /// The longest contribution to an exchange, in bytes; well below the longest frame.
@@ -159,11 +161,13 @@ impl<T: Transport> Endpoint<T> {
             board,
             others,
             transport,
+            showing: Mutex::new(()),
         }
     }
 
     /// Changes what this rank shows, and shows it.
     fn show(&self, change: impl FnOnce(&mut Known)) {
+        let _order = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
         let state = {
             let mut known = self.board.lock();
             change(&mut known);

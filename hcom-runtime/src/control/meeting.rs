@@ -9,7 +9,7 @@
 
 use std::{
     io,
-    net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -187,7 +187,7 @@ impl Meeting<'_> {
     // Rank 0.
 
     fn listen(&self) -> Result<TcpListener, StartError> {
-        match TcpListener::bind(&*self.resolve()?) {
+        match TcpListener::bind(&*places(self.host, self.resolve()?)) {
             Ok(listener) => Ok(listener),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(self.occupied()),
             Err(source) => Err(StartError::Listen {
@@ -507,6 +507,18 @@ impl Meeting<'_> {
     }
 }
 
+/// Where rank 0 listens when `host` has these addresses. Many systems give their own host name a
+/// loopback address, which other hosts do not reach; then it listens on all interfaces.
+fn places(host: &str, addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let meant = host == "localhost" || host.parse::<IpAddr>().is_ok();
+    match addresses.first() {
+        Some(first) if !meant && addresses.iter().all(|address| address.ip().is_loopback()) => {
+            vec![SocketAddr::from((Ipv4Addr::UNSPECIFIED, first.port()))]
+        }
+        _ => addresses,
+    }
+}
+
 enum Answer {
     Refused(Refusal),
     Started {
@@ -538,6 +550,22 @@ mod tests {
     use std::io::Write;
 
     use super::{super::wire::PREAMBLE, *};
+
+    #[test]
+    fn a_host_name_with_a_loopback_address_is_reachable_from_elsewhere() {
+        let listens = |host: &str, addresses: &[&str]| -> Vec<String> {
+            let addresses = addresses.iter().map(|text| text.parse().unwrap());
+            let places = places(host, addresses.collect());
+            places.iter().map(SocketAddr::to_string).collect()
+        };
+        assert_eq!(listens("node0", &["127.0.1.1:7"]), ["0.0.0.0:7"]);
+        assert_eq!(listens("node0", &["10.0.0.1:7"]), ["10.0.0.1:7"]);
+        assert_eq!(
+            listens("localhost", &["[::1]:7", "127.0.0.1:7"]),
+            ["[::1]:7", "127.0.0.1:7"]
+        );
+        assert_eq!(listens("127.0.0.1", &["127.0.0.1:7"]), ["127.0.0.1:7"]);
+    }
 
     #[test]
     fn a_rank_that_ends_while_others_are_missing_is_named() {
