@@ -1,23 +1,6 @@
-//! How fast an execution could be at best, and what a node is expected to take.
-
-use hcom_ir::{Graph, NodeId};
+//! How fast an execution could be at best.
 
 use crate::Plan;
-
-/// Expected duration of a copy that belongs to no node, in microseconds.
-pub(crate) const COPY_US: f64 = 2.0;
-
-/// Expected duration of a node in microseconds: start-up, and what arithmetic or traffic takes.
-pub(crate) fn expected_us(graph: &Graph, node: NodeId) -> f64 {
-    /// Operations and bytes per microsecond of one core of a general-purpose processor.
-    const FLOPS: f64 = 20_000.0;
-    const BYTES: f64 = 5_000.0;
-    let communicates = graph.node(node).op.is_communication();
-    let start_up = if communicates { 20.0 } else { COPY_US };
-    graph.work(node).map_or(start_up, |work| {
-        start_up + (work.flops as f64 / FLOPS).max(work.bytes as f64 / BYTES)
-    })
-}
 
 /// A lower bound of the duration of an execution, for the streams of its plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,8 +23,8 @@ impl Bound {
         self.compute_us.max(self.communication_us).max(self.critical_path_us)
     }
 
-    pub(crate) fn new(plan: &Plan, modelled: &[f64], measured: &[Option<f64>]) -> Bound {
-        let duration = |task: usize| measured[task].unwrap_or(modelled[task]);
+    pub(crate) fn new(plan: &Plan, measured: &[Option<f64>]) -> Bound {
+        let duration = |task: usize| measured[task].unwrap_or(plan.durations_us[task]);
         let tasks = &plan.tasks.tasks;
         let mut compute_us = 0.0;
         let mut per_channel = vec![0.0f64; plan.tasks.channels.len()];

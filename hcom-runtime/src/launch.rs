@@ -6,11 +6,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hcom_ir::{Class, Graph, NodeId, Op};
+use hcom_ir::{Class, CostModel, Graph, Op};
 
 use crate::{
     Array, Error, Mode, Plan, Trace,
-    bound::{self, Bound},
+    bound::Bound,
     crosscheck::{self, Uniformity},
     eager,
     load::{Loaded, Outside},
@@ -21,12 +21,15 @@ use crate::{
 };
 
 /// How a graph is compiled.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct CompileOptions {
     /// How the plan is laid out over streams.
     pub mode: Mode,
     /// What the graph is called in messages and pictures; empty for the graph's own name.
     pub name: String,
+    /// The times that the order of execution is planned with, equal on all ranks; `None` for those
+    /// of the device that is in use.
+    pub cost: Option<CostModel>,
 }
 
 /// A graph that is ready to run. Clones share it; executions of one executable come one after the
@@ -43,8 +46,6 @@ struct Shared {
     /// Inputs that an execution writes.
     written: Vec<usize>,
     loaded: Mutex<Loaded>,
-    /// Expected microseconds of each task, by the cost model.
-    modelled: Vec<f64>,
     /// The shortest measured microseconds of each task.
     measured: Mutex<Vec<Option<f64>>>,
 }
@@ -61,31 +62,23 @@ impl Executable {
         let mut launch = inner.begin()?;
         let control = &*inner.control;
         let rank = control.rank();
-        let settings = format!("{} {}", options.mode.name(), env!("CARGO_PKG_VERSION"));
-        let uniformity = crosscheck::check(
-            control,
-            graph,
-            settings.as_bytes(),
-            inner.settings().timeout,
-        )
-        .map_err(|failure| inner.watchdog.fail(failure))?;
-        let cost = |node: NodeId| bound::expected_us(graph, node);
-        let plan = Plan::new(graph, rank, options.mode, &uniformity, cost)?;
+        let cost = match &options.cost {
+            Some(cost) => cost.clone(),
+            None => inner.driver.cost_model(),
+        };
+        // Everything that decides the plan besides the graph.
+        let settings = (options.mode.name(), env!("CARGO_PKG_VERSION"), &cost);
+        let settings = postcard::to_allocvec(&settings).expect("plain data has a form as bytes");
+        let timeout = inner.settings().timeout;
+        let uniformity = crosscheck::check(control, graph, &settings, timeout)
+            .map_err(|failure| inner.watchdog.fail(failure))?;
+        let plan = Plan::new(graph, rank, options.mode, &uniformity, &cost)?;
         check::check(graph, &plan, uniformity != Uniformity::Uniform).map_err(|violation| {
             Error::Plan {
                 graph: graph.name().to_owned(),
                 violation,
             }
         })?;
-        let modelled = plan
-            .tasks
-            .tasks
-            .iter()
-            .map(|task| match task.work {
-                Work::Node(node) => cost(node),
-                Work::CopyOut { .. } | Work::Snapshot { .. } => bound::COPY_US,
-            })
-            .collect::<Vec<f64>>();
         let loaded = Loaded::new(inner, &mut launch, graph, &plan)?;
         let written = (0..graph.inputs().len())
             .filter(|&input| {
@@ -104,8 +97,7 @@ impl Executable {
             name: name.to_owned(),
             written,
             loaded: Mutex::new(loaded),
-            measured: Mutex::new(vec![None; modelled.len()]),
-            modelled,
+            measured: Mutex::new(vec![None; plan.durations_us.len()]),
             plan,
         })))
     }
@@ -185,7 +177,7 @@ impl Executable {
     /// The parts of the lower bound, and whether they are measured.
     pub fn bound(&self) -> Bound {
         let measured = self.0.measured.lock().unwrap_or_else(PoisonError::into_inner);
-        Bound::new(&self.0.plan, &self.0.modelled, &measured)
+        Bound::new(&self.0.plan, &measured)
     }
 }
 
@@ -237,7 +229,7 @@ impl Times {
         }
         Ok(Trace {
             title: format!("{} ({})", shared.name, plan.mode.name()),
-            notes: Vec::new(),
+            notes: shared.inner.driver.modelled_link().map(|link| link.to_string()).into_iter().collect(),
             streams: plan.lanes.iter().map(|lane| lane.name.clone()).collect(),
             groups: plan
                 .tasks

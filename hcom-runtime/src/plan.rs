@@ -2,10 +2,10 @@
 //!
 //! Graph → [`Tasks`] → order ([`schedule`]) → lanes ([`streams`]) → events ([`events`]) → memory
 //! ([`memory`](crate::memory)) → [`Step`]s. Everything here is a pure function of the graph, the
-//! own rank, the mode and a cost for each node; [`check`] proves the outcome without any of this
+//! own rank, the mode and the cost model; [`check`] proves the outcome without any of this
 //! code.
 
-use hcom_ir::{Graph, NodeId};
+use hcom_ir::{CostModel, Graph};
 
 use crate::{crosscheck::Uniformity, error::Error, memory::Layout};
 
@@ -89,23 +89,26 @@ pub struct Plan {
     pub(crate) events: usize,
     pub(crate) layout: Layout,
     pub(crate) predicted_us: f64,
+    /// Expected duration of each task.
+    pub(crate) durations_us: Vec<f64>,
 }
 
 impl Plan {
-    /// Plans `graph` for global rank `rank`. `cost` gives the expected duration of a node in
-    /// microseconds; with [`Uniformity::Uniform`] it must be the same function on all ranks.
+    /// Plans `graph` for global rank `rank`. With [`Uniformity::Uniform`] the cost model must be the
+    /// same on all ranks.
     pub(crate) fn new(
         graph: &Graph,
         rank: u32,
         mode: Mode,
         uniformity: &Uniformity,
-        cost: impl Fn(NodeId) -> f64,
+        cost: &CostModel,
     ) -> Result<Plan, Error> {
         let tasks = Tasks::new(graph, rank)?;
         let lanes = streams::lanes(&tasks, mode);
         let lane_of = streams::assign(&tasks, mode);
         let pinned = *uniformity != Uniformity::Uniform;
-        let jobs = streams::jobs(&tasks, &lane_of, pinned, cost);
+        let durations_us = streams::durations_us(graph, &tasks, cost);
+        let jobs = streams::jobs(&tasks, &lane_of, pinned, &durations_us);
         let mut after: Vec<Vec<usize>> =
             tasks.tasks.iter().map(|task| task.after.clone()).collect();
         let (order, predicted_us) = match mode {
@@ -134,6 +137,7 @@ impl Plan {
             events: sync.events,
             layout,
             predicted_us,
+            durations_us,
             tasks,
         })
     }

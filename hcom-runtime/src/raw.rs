@@ -7,11 +7,13 @@
 
 use std::{
     ffi::{CStr, c_void},
+    fmt,
     path::Path,
     ptr::null_mut,
     sync::{Arc, Mutex, PoisonError},
 };
 
+use hcom_ir::CostModel;
 use hcom_sys::{CallError, Library, bindings as c, check_acl, check_hccl};
 
 use crate::error::Error;
@@ -36,6 +38,19 @@ struct Handle(*mut c_void);
 unsafe impl Send for Handle {}
 // SAFETY: as for Send; nothing here reads through the pointer.
 unsafe impl Sync for Handle {}
+
+/// Transfer times that the library models instead of showing its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ModelledLink {
+    alpha_us: f64,
+    gbytes_per_s: f64,
+}
+
+impl fmt::Display for ModelledLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "modelled link: {} µs + bytes / {} GB/s", self.alpha_us, self.gbytes_per_s)
+    }
+}
 
 /// The library, opened and initialised for one device.
 #[derive(Debug)]
@@ -97,6 +112,37 @@ impl Driver {
         // SAFETY: not null, so a C string of the library.
         let name = unsafe { CStr::from_ptr(name) };
         Some(name.to_string_lossy().into_owned())
+    }
+
+    /// The link that the library models, where it is one that does and the model is on.
+    pub(crate) fn modelled_link(&self) -> Option<ModelledLink> {
+        let get = self.library.hcomExtGetLink().ok()?;
+        let mut link = c::hcomExtLink::default();
+        // SAFETY: `link` is a valid place for the answer.
+        let code = unsafe { get(&mut link) };
+        self.check("hcomExtGetLink", code).ok()?;
+        (link.gbytesPerS > 0.0).then_some(ModelledLink {
+            alpha_us: link.alphaUs,
+            gbytes_per_s: link.gbytesPerS,
+        })
+    }
+
+    /// The times to plan with.
+    pub(crate) fn cost_model(&self) -> CostModel {
+        if self.library.has("hcomExtGetLink") {
+            let mut cost = CostModel::cpu_fake();
+            if let Some(link) = self.modelled_link() {
+                for level in &mut cost.levels {
+                    level.alpha_us = link.alpha_us;
+                    level.bytes_per_us = link.gbytes_per_s * 1000.0;
+                }
+            }
+            return cost;
+        }
+        match self.soc() {
+            Some(soc) if soc.starts_with("Ascend910_93") => CostModel::a3(),
+            _ => CostModel::a2(),
+        }
     }
 
     /// Drops all queued and running work of the device.

@@ -3,9 +3,9 @@
 //! Lane 0 computes. In [`Mode::Overlapped`] each communicator has a lane of its own, because a
 //! communicator must be used by one stream only; in the other modes everything is on lane 0.
 
-use hcom_ir::NodeId;
+use hcom_ir::{CostModel, Graph};
 
-use super::{Channel, Lane, Mode, Tasks, Work, schedule::Job};
+use super::{Channel, Lane, Mode, Task, Tasks, Work, schedule::Job};
 
 /// The lanes of a plan.
 pub(super) fn lanes(tasks: &Tasks, mode: Mode) -> Vec<Lane> {
@@ -52,6 +52,15 @@ pub(super) fn exclusive(tasks: &Tasks, a: usize, b: usize) -> bool {
     }
 }
 
+/// Expected duration of each task in microseconds.
+pub(super) fn durations_us(graph: &Graph, tasks: &Tasks, cost: &CostModel) -> Vec<f64> {
+    let of = |task: &Task| match task.work {
+        Work::Node(node) => cost.node(graph, node),
+        Work::CopyOut { .. } | Work::Snapshot { .. } => cost.vector_us,
+    };
+    tasks.tasks.iter().map(of).collect()
+}
+
 /// The tasks as the scheduler sees them. When `pinned`, the collectives of a group keep their
 /// order in the program, also against every group that shares a member, and so do the transfers
 /// between two ranks.
@@ -59,7 +68,7 @@ pub(super) fn jobs(
     tasks: &Tasks,
     lane_of: &[usize],
     pinned: bool,
-    cost: impl Fn(NodeId) -> f64,
+    durations_us: &[f64],
 ) -> Vec<Job> {
     let mut latest: Vec<Option<usize>> = vec![None; tasks.channels.len()];
     let mut jobs = Vec::with_capacity(tasks.tasks.len());
@@ -80,10 +89,7 @@ pub(super) fn jobs(
         }
         jobs.push(Job {
             lane: lane_of[index],
-            duration_us: match task.work {
-                Work::Node(node) => cost(node),
-                Work::CopyOut { .. } | Work::Snapshot { .. } => crate::bound::COPY_US,
-            },
+            duration_us: durations_us[index],
             after: task.after.clone(),
             issued_after,
         });
