@@ -19,8 +19,9 @@ pub type Results = SmallVec<[ValueId; 1]>;
 
 /// Builds a [`Graph`] in program order.
 ///
-/// Inputs come before nodes. Every [`push`](Builder::push) checks the operation at once;
-/// [`finish`](Builder::finish) checks the whole.
+/// Every [`push`](Builder::push) checks the operation at once; [`finish`](Builder::finish) checks the
+/// whole. Ids of values are those of the builder: a graph in which an input was added after a node
+/// gets new ones when it is finished, so take ids from the graph then.
 #[derive(Clone, Debug)]
 pub struct Builder {
     graph: Graph,
@@ -101,14 +102,7 @@ impl Builder {
     }
 
     /// Adds an input; a name that is taken gets a suffix. `mutable` allows `copy_to_input`.
-    ///
-    /// # Panics
-    /// When a node was pushed already.
     pub fn input(&mut self, name: &str, ty: Type, mutable: bool) -> ValueId {
-        assert!(
-            self.graph.nodes.is_empty(),
-            "inputs are declared before the first node"
-        );
         let index = self.graph.inputs.len() as u32;
         let value = self.define(Some(name), ty, Def::Input(index));
         let name = self.graph.value(value).name.clone();
@@ -118,6 +112,18 @@ impl Builder {
             mutable,
         });
         value
+    }
+
+    /// Allows or forbids that `copy_to_input` writes an input; nothing happens for other values.
+    pub fn set_mutable(&mut self, input: ValueId, mutable: bool) {
+        if let Some(slot) = self
+            .graph
+            .inputs
+            .iter_mut()
+            .find(|slot| slot.value == input)
+        {
+            slot.mutable = mutable;
+        }
     }
 
     /// Adds a node and returns its results. Attributes with a default may be left out.
@@ -160,7 +166,7 @@ impl Builder {
     ) -> Result<Results, Diagnostic> {
         let checked = self.check(op, operands, &attrs);
         let (attrs, inferred) = checked.map_err(|diagnostic| {
-            let node = crate::text::print_parts(&self.graph, op, operands, &attrs);
+            let node = crate::text::describe_parts(&self.graph, op, operands, &attrs);
             diagnostic.at(self.location.clone()).node(node)
         })?;
         let id = NodeId(self.graph.nodes.len() as u32);
@@ -260,6 +266,7 @@ impl Builder {
     /// wrong with the whole.
     pub fn finish(mut self, outputs: Vec<(String, ValueId)>) -> Result<Graph, Diagnostics> {
         (self.graph.output_names, self.graph.outputs) = outputs.into_iter().unzip();
+        self.graph.order_values();
         self.graph.validate()?;
         Ok(self.graph)
     }

@@ -1,5 +1,6 @@
 //! The graph: values, nodes in program order, inputs and outputs.
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::arena::{Arena, GroupId, NodeId, SymbolId, ValueId};
@@ -249,6 +250,43 @@ impl Graph {
         self.rebuild(bindings)
     }
 
+    /// Numbers the values anew: inputs first, then results in program order, as in a graph read from
+    /// text. Ids that lead nowhere stay as they are, for the validator to report.
+    pub(crate) fn order_values(&mut self) {
+        let inputs_first = self
+            .inputs
+            .iter()
+            .zip(0u32..)
+            .all(|(input, index)| input.value.0 == index);
+        if inputs_first {
+            return;
+        }
+        let mut order: Vec<(ValueId, Value)> = Vec::with_capacity(self.values.len());
+        let is_input = |value: &Value| matches!(value.def, Def::Input(_));
+        for wanted in [true, false] {
+            let values = self
+                .values
+                .iter()
+                .filter(|(_, value)| is_input(value) == wanted);
+            order.extend(values.map(|(id, value)| (id, value.clone())));
+        }
+        let mut renamed: FxHashMap<ValueId, ValueId> = FxHashMap::default();
+        let mut values = Arena::new();
+        for (old, value) in order {
+            renamed.insert(old, values.push(value));
+        }
+        let rename = |value: &mut ValueId| *value = renamed.get(value).copied().unwrap_or(*value);
+        self.values = values;
+        self.inputs
+            .iter_mut()
+            .for_each(|input| rename(&mut input.value));
+        self.outputs.iter_mut().for_each(rename);
+        for node in self.nodes.iter_mut() {
+            node.operands.iter_mut().for_each(rename);
+            node.results.iter_mut().for_each(rename);
+        }
+    }
+
     fn broken_guard(&self, guard: &Guard, bindings: &Bindings) -> Diagnostic {
         let values: Vec<String> = (0u32..)
             .zip(&self.symbols)
@@ -283,7 +321,7 @@ impl Graph {
                 bind_attr(attr, bindings).map_err(|error| {
                     unfit("an attribute", error)
                         .at(node.location.clone())
-                        .node(self.print_node(id))
+                        .node(self.describe_node(id))
                 })?;
             }
             builder.set_location(node.location.clone());

@@ -235,7 +235,7 @@ impl<'a> Rank<'a> {
     }
 
     fn node_text(&self) -> String {
-        self.graph.print_node(self.node())
+        self.graph.describe_node(self.node())
     }
 
     fn node(&self) -> NodeId {

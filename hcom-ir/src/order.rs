@@ -182,7 +182,7 @@ fn row(graph: &Graph, id: NodeId, node: &Node) -> Row {
             count: count.filter(|_| even),
         },
         rank,
-        node: graph.print_node(id),
+        node: graph.describe_node(id),
         location: node.location.as_ref().map(ToString::to_string),
     }
 }
@@ -430,7 +430,7 @@ pub fn transfers(graph: &Graph, global_rank: u32) -> Vec<(NodeId, Transfer)> {
             },
             dtype: ty.dtype,
             count: ty.elements().expect("the sizes of a bound graph are fixed"),
-            node: graph.print_node(id),
+            node: graph.describe_node(id),
         };
         Some((id, transfer))
     });

@@ -25,7 +25,7 @@ mod parser;
 mod printer;
 
 pub use parser::parse;
-pub(crate) use printer::print_parts;
+pub(crate) use printer::describe_parts;
 
 /// Dimensions a type may have; deeper nesting than any device supports, and a bound for recursion.
 pub(crate) const MAX_RANK: usize = 32;

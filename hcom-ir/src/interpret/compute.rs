@@ -20,6 +20,16 @@ pub(super) fn run(graph: &Graph, id: NodeId, operands: &[&Literal]) -> Result<Ve
     let node = graph.node(id);
     let attrs = &node.attrs;
     let result = |index: usize| graph.ty(node.results[index]);
+    // Without elements there is nothing to compute, and sizes may be beyond any product.
+    let empty = |ty: &Type| Literal {
+        dtype: ty.dtype,
+        shape: sizes(ty),
+        bytes: Vec::new(),
+    };
+    let types = || node.results.iter().map(|&value| graph.ty(value));
+    if node.op != Op::Custom && types().all(|ty| ty.elements() == Some(0)) {
+        return Ok(types().map(empty).collect());
+    }
     let shape = || sizes(result(0));
     let dim = || {
         axis(attrs.int("dim"), operands[0].shape.len()).expect("the type rule checks the dimension")

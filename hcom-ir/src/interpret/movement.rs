@@ -10,7 +10,8 @@ use crate::types::DType;
 pub(super) fn strides(shape: &[u64]) -> Vec<usize> {
     let mut strides = vec![1usize; shape.len()];
     for dim in (1..shape.len()).rev() {
-        strides[dim - 1] = strides[dim] * shape[dim].max(1) as usize;
+        // Saturation needs sizes that only a value without elements can have.
+        strides[dim - 1] = strides[dim].saturating_mul(shape[dim].max(1) as usize);
     }
     strides
 }
@@ -97,6 +98,13 @@ pub(super) fn transpose(x: &Literal, perm: &[usize]) -> Literal {
 pub(super) fn slice(x: &Literal, dim: usize, start: u64, end: u64, step: u64) -> Literal {
     let mut shape = x.shape.clone();
     shape[dim] = (end - start).div_ceil(step);
+    if x.bytes.is_empty() {
+        return Literal {
+            dtype: x.dtype,
+            shape,
+            bytes: Vec::new(),
+        };
+    }
     // The elements of one row along the dimension lie together.
     let row = x.shape[dim + 1..].iter().product::<u64>() * x.dtype.bytes();
     let outer = x.shape[..dim].iter().product::<u64>();
@@ -118,6 +126,13 @@ pub(super) fn slice(x: &Literal, dim: usize, start: u64, end: u64, step: u64) ->
 pub(super) fn concat(all: &[&Literal], dim: usize) -> Literal {
     let mut shape = all[0].shape.clone();
     shape[dim] = all.iter().map(|x| x.shape[dim]).sum();
+    if all.iter().all(|x| x.bytes.is_empty()) {
+        return Literal {
+            dtype: all[0].dtype,
+            shape,
+            bytes: Vec::new(),
+        };
+    }
     let outer = shape[..dim].iter().product::<u64>() as usize;
     let mut bytes = Vec::new();
     for block in 0..outer {

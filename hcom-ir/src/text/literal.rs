@@ -13,8 +13,12 @@ use crate::types::DType;
 /// Literals of more elements are printed as bytes.
 const MAX_READABLE: u64 = 64;
 
-pub(super) fn print(literal: &Literal, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// Writes the literal; in brief, the bytes of one that is not readable are left out.
+pub(super) fn print(literal: &Literal, brief: bool, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, "{} ", literal.ty())?;
+    if brief && (literal.check().is_err() || !is_readable(literal)) {
+        return f.write_str("hex \"…\"");
+    }
     if !is_readable(literal) {
         f.write_str("hex \"")?;
         for byte in &literal.bytes {

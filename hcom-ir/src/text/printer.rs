@@ -64,6 +64,18 @@ impl Graph {
     /// # Panics
     /// When the node belongs to another graph.
     pub fn print_node(&self, node: NodeId) -> String {
+        self.node_text(node, false)
+    }
+
+    /// One node for a reader: as in the text form, but without the bytes of large literals.
+    ///
+    /// # Panics
+    /// When the node belongs to another graph.
+    pub fn describe_node(&self, node: NodeId) -> String {
+        self.node_text(node, true)
+    }
+
+    fn node_text(&self, node: NodeId, brief: bool) -> String {
         let node = self.node(node);
         let mut out = String::new();
         for (index, &result) in node.results.iter().enumerate() {
@@ -73,7 +85,7 @@ impl Graph {
         if !node.results.is_empty() {
             out.push_str(" = ");
         }
-        out.push_str(&print_parts(self, node.op, &node.operands, &node.attrs));
+        out.push_str(&parts(self, node.op, &node.operands, &node.attrs, brief));
         out
     }
 }
@@ -82,12 +94,16 @@ fn name_of(graph: &Graph, value: ValueId) -> &str {
     graph.values.get(value).map_or("?", |value| &value.name)
 }
 
-/// A node without its results. It need not be valid.
-pub(crate) fn print_parts(graph: &Graph, op: Op, operands: &[ValueId], attrs: &Attrs) -> String {
+/// A node without its results, for a reader. It need not be valid.
+pub(crate) fn describe_parts(graph: &Graph, op: Op, operands: &[ValueId], attrs: &Attrs) -> String {
+    parts(graph, op, operands, attrs, true)
+}
+
+fn parts(graph: &Graph, op: Op, operands: &[ValueId], attrs: &Attrs, brief: bool) -> String {
     let show = FromFn(|f: &mut fmt::Formatter<'_>| {
         f.write_str(op.name())?;
         if op == Op::Custom {
-            return print_custom(f, graph, operands, attrs);
+            return print_custom(f, graph, operands, attrs, brief);
         }
         let mut separator = " ";
         if let Some(Attr::Type(ty)) = attrs.get("type") {
@@ -109,7 +125,7 @@ pub(crate) fn print_parts(graph: &Graph, op: Op, operands: &[ValueId], attrs: &A
                 f,
                 "{separator}{} = {}",
                 spec.name,
-                attr(graph, value, spec.kind)
+                attr(graph, value, spec.kind, brief)
             )?;
             separator = ", ";
         }
@@ -121,7 +137,7 @@ pub(crate) fn print_parts(graph: &Graph, op: Op, operands: &[ValueId], attrs: &A
             write!(
                 f,
                 "{separator}{name} = {}",
-                attr(graph, value, AttrKind::Text)
+                attr(graph, value, AttrKind::Text, brief)
             )?;
             separator = ", ";
         }
@@ -135,6 +151,7 @@ fn print_custom(
     graph: &Graph,
     operands: &[ValueId],
     attrs: &Attrs,
+    brief: bool,
 ) -> fmt::Result {
     if let Some(Attr::Text(name)) = attrs.get("name") {
         write!(f, " {}", quote(name))?;
@@ -151,7 +168,7 @@ fn print_custom(
             write!(
                 f,
                 "{separator}{name} = {}",
-                attr(graph, value, AttrKind::Text)
+                attr(graph, value, AttrKind::Text, brief)
             )?;
             separator = ", ";
         }
@@ -180,7 +197,12 @@ fn result_types<'a>(
     f.write_str(if count > 1 { ")" } else { "" })
 }
 
-fn attr<'a>(graph: &'a Graph, value: &'a Attr, kind: AttrKind) -> impl fmt::Display + 'a {
+fn attr<'a>(
+    graph: &'a Graph,
+    value: &'a Attr,
+    kind: AttrKind,
+    brief: bool,
+) -> impl fmt::Display + 'a {
     FromFn(move |f: &mut fmt::Formatter<'_>| match value {
         Attr::Bool(value) => write!(f, "{value}"),
         Attr::Int(value) => write!(f, "{value}"),
@@ -200,7 +222,7 @@ fn attr<'a>(graph: &'a Graph, value: &'a Attr, kind: AttrKind) -> impl fmt::Disp
                 graph.groups.get(*value).map_or("?", |group| &group.name)
             )
         }
-        Attr::Literal(value) => literal::print(value, f),
+        Attr::Literal(value) => literal::print(value, brief, f),
         Attr::Type(value) => write!(f, "{}", value.display(&graph.symbols)),
         Attr::Types(values) => list(f, values.iter().map(|value| value.display(&graph.symbols))),
     })

@@ -1,6 +1,7 @@
 //! Tests of the crate through its public interface, most of them text to text.
 
 mod agreement;
+mod building;
 mod cost;
 mod generated;
 mod numbers;
