@@ -34,8 +34,6 @@ codes! {
     HANDLE = ACL_ERROR_RT_INVALID_HANDLE;
     /// The stream was aborted.
     STREAM_ABORT = ACL_ERROR_RT_STREAM_ABORT;
-    /// The device's tasks were aborted.
-    DEVICE_ABORT = ACL_ERROR_RT_DEVICE_TASK_ABORT;
     /// A system parameter that was never set.
     SYSPARAM_UNSET = ACL_ERROR_RT_SYSPARAMOPT_NOT_SET;
     /// The stream is being captured, which the call does not allow.
@@ -54,6 +52,8 @@ codes! {
     CAPTURE_CONFLICT = ACL_ERROR_STREAM_CAPTURE_CONFLICT;
     /// A call that the capture mode forbids.
     CAPTURE_FORBIDS = ACL_ERROR_RT_CAPTURE_MODE_NOT_SUPPORT;
+    /// A call that would wait, inside a capture.
+    CAPTURE_BLOCKS = ACL_ERROR_RT_CAPTURE_MODE_BLOCK_ASYNC;
     /// The capture broke.
     CAPTURE_INVALIDATED = ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED;
     /// The graph is being executed.

@@ -80,12 +80,26 @@ pub(crate) fn enqueue(to: Side, from: Side, stream: &Arc<Stream>) -> Outcome {
         return refuse(code::NOT_SUPPORTED, "an asynchronous copy from host to host");
     }
     let waits = to.owner == Owner::Pageable || from.owner == Owner::Pageable;
+    if waits {
+        not_captured(stream)?;
+    }
     let position =
         stream.enqueue(Arc::new(Copying { to: Bytes::new(to), from: Bytes::new(from) }))?;
     if waits {
         stream.wait_for(position);
     }
     Ok(())
+}
+
+/// Refuses what would have to wait for a stream that only records.
+fn not_captured(stream: &Stream) -> Outcome {
+    match stream.capture() {
+        None => Ok(()),
+        Some(capture) => {
+            capture.break_off();
+            refuse(code::CAPTURE_BLOCKS, "pageable host memory in a capture")
+        }
+    }
 }
 
 struct Filling {
@@ -109,6 +123,9 @@ impl Work for Filling {
 /// Those of [`Stream::enqueue`].
 pub(crate) fn fill(to: Side, byte: u8, stream: &Arc<Stream>) -> Outcome {
     let waits = to.owner == Owner::Pageable;
+    if waits {
+        not_captured(stream)?;
+    }
     let position = stream.enqueue(Arc::new(Filling { to: Bytes::new(to), byte }))?;
     if waits {
         stream.wait_for(position);

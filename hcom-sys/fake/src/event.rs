@@ -8,9 +8,10 @@
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use crate::capture::Capture;
 use crate::clock;
 use crate::code;
 use crate::error::{Failure, Outcome, refuse};
@@ -39,14 +40,23 @@ pub(crate) enum Kind {
 
 /// An event.
 pub(crate) struct Event {
-    /// Its name for programs.
-    pub handle: usize,
     device: u32,
     kind: Kind,
     flags: u32,
     /// `aclrtCreateEventExWithFlag` refuses some queries.
     ex: bool,
-    latest: Mutex<Option<Arc<Record>>>,
+    latest: Mutex<Latest>,
+}
+
+/// What an event means now.
+#[derive(Clone)]
+enum Latest {
+    /// Never recorded.
+    Never,
+    /// A point of a stream.
+    Real(Arc<Record>),
+    /// A record inside a capture, by its number there.
+    Captured(Weak<Capture>, usize),
 }
 
 /// All living events.
@@ -74,6 +84,13 @@ impl Record {
 
     fn get(&self) -> Reached {
         lock(&self.state).clone()
+    }
+
+    /// Completes the point with a failure, unless it was reached.
+    pub(crate) fn fail(&self, failure: &Failure) {
+        if self.get().at.is_none() {
+            self.set(Reached { at: Some(clock::now()), failure: Some(failure.clone()) });
+        }
     }
 
     /// Wakes whoever waits, to look around.
@@ -107,7 +124,8 @@ impl Record {
     }
 }
 
-struct Recording(Arc<Record>);
+/// Reaches a point.
+pub(crate) struct Recording(pub Arc<Record>);
 
 impl Work for Recording {
     fn name(&self) -> &str {
@@ -134,9 +152,17 @@ impl Work for Resetting {
     }
 }
 
-struct Waiting {
+/// Waits for a point.
+pub(crate) struct Waiting {
     record: Arc<Record>,
     limit: Option<Duration>,
+}
+
+impl Waiting {
+    /// Waits for `record`, at most `limit`.
+    pub(crate) fn new(record: Arc<Record>, limit: Option<Duration>) -> Self {
+        Self { record, limit }
+    }
 }
 
 impl Work for Waiting {
@@ -161,9 +187,9 @@ pub(crate) fn create(device: u32, kind: Kind, flags: u32, ex: bool) -> Outcome<u
     if flags == 0 || flags & !KNOWN != 0 {
         return refuse(code::RT_PARAM, format!("event flag {flags:#x} is no combination of known bits"));
     }
-    let latest = (kind == Kind::Flag).then(Arc::default);
+    let latest = if kind == Kind::Flag { Latest::Real(Arc::default()) } else { Latest::Never };
     let handle = handle::fresh();
-    let event = Event { handle, device, kind, flags, ex, latest: Mutex::new(latest) };
+    let event = Event { device, kind, flags, ex, latest: Mutex::new(latest) };
     EVENTS.insert(handle, Arc::new(event));
     Ok(handle)
 }
@@ -193,20 +219,34 @@ impl Event {
         )
     }
 
-    fn latest(&self) -> Option<Arc<Record>> {
-        lock(&self.latest).clone()
+    /// The latest record, for callers that look at it from outside a capture.
+    fn latest(&self) -> Outcome<Option<Arc<Record>>> {
+        match lock(&self.latest).clone() {
+            Latest::Never => Ok(None),
+            Latest::Real(record) => Ok(Some(record)),
+            Latest::Captured(capture, _) => {
+                if let Some(capture) = capture.upgrade() {
+                    capture.break_off();
+                }
+                refuse(code::EVENT_CAPTURED, "the event was recorded inside a capture")
+            }
+        }
     }
 
     /// Queues a record on `stream`.
     pub(crate) fn record(&self, stream: &Arc<Stream>) -> Outcome {
         self.same_device(stream)?;
         let mut latest = lock(&self.latest);
+        if let Some(capture) = stream.capture() {
+            *latest = Latest::Captured(Arc::downgrade(&capture), capture.record(stream));
+            return Ok(());
+        }
         let record = match (&*latest, self.kind) {
-            (Some(flag), Kind::Flag) => flag.clone(),
+            (Latest::Real(flag), Kind::Flag) => flag.clone(),
             _ => Arc::default(),
         };
         stream.enqueue(Arc::new(Recording(record.clone())))?;
-        *latest = Some(record);
+        *latest = Latest::Real(record);
         Ok(())
     }
 
@@ -218,16 +258,31 @@ impl Event {
         }
         let seconds = WAIT_TIMEOUT.load(Ordering::Relaxed);
         let limit = limit.or((seconds > 0).then(|| Duration::from_secs(seconds)));
-        if let Some(record) = self.latest() {
-            stream.enqueue(Arc::new(Waiting { record, limit }))?;
+        let latest = lock(&self.latest).clone();
+        match (latest, stream.capture()) {
+            (Latest::Never, _) => Ok(()),
+            (Latest::Real(_), Some(capture)) => {
+                capture.break_off();
+                refuse(code::CAPTURE_CONFLICT, "a captured stream waits for an event from outside its capture")
+            }
+            (Latest::Real(record), None) => {
+                stream.enqueue(Arc::new(Waiting { record, limit })).map(|_| ())
+            }
+            (Latest::Captured(capture, record), _) => match capture.upgrade() {
+                Some(capture) => capture.wait(stream, record),
+                None => refuse(code::EVENT_CAPTURED, "the event was recorded inside a capture that is over"),
+            },
         }
-        Ok(())
     }
 
     /// Queues a reset on `stream`.
     pub(crate) fn reset(&self, stream: &Arc<Stream>) -> Outcome {
         self.same_device(stream)?;
-        match (self.kind, self.latest()) {
+        if stream.capture().is_some() {
+            // Every replay has records of its own, which start unreached.
+            return Ok(());
+        }
+        match (self.kind, self.latest()?) {
             (Kind::Flag, Some(record)) => stream.enqueue(Arc::new(Resetting(record))).map(|_| ()),
             _ => refuse(
                 code::RT_PARAM,
@@ -242,7 +297,7 @@ impl Event {
         if waits && self.ex {
             return refuse(code::RT_PARAM, "this query is not for events of aclrtCreateEventExWithFlag");
         }
-        match self.latest() {
+        match self.latest()? {
             None => Ok(true),
             Some(record) => {
                 let reached = record.get();
@@ -253,7 +308,7 @@ impl Event {
 
     /// Waits on the host for the latest record.
     pub(crate) fn synchronize(&self, limit: Option<Duration>) -> Outcome {
-        match self.latest() {
+        match self.latest()? {
             None => Ok(()),
             Some(record) => record.wait(limit, code::EVENT_SYNC_TIMEOUT, || None),
         }
@@ -267,7 +322,7 @@ impl Event {
         if self.flags & TIME_LINE == 0 {
             return refuse(code::EVENT_TIMESTAMP, "the event was created without ACL_EVENT_TIME_LINE");
         }
-        let Some(record) = self.latest() else {
+        let Some(record) = self.latest()? else {
             return refuse(code::EVENT_TIMESTAMP, "the event was never recorded");
         };
         match record.get().at {

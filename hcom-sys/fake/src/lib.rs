@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `ffi` | the exported functions: pointers in, codes out |
 //! | `device`, `memory`, `span`, `shm` | devices and contexts; allocations; the bytes; mappings |
-//! | `stream`, `event`, `copy` | queues with a thread each, and what runs on them |
+//! | `stream`, `event`, `copy`, `capture` | queues with a thread each, what runs on them, and graphs to replay |
 //! | `comm` | communicators: rendezvous, meeting, watching, collectives |
 //! | `link` | modelled transfer times |
 //! | `aclnn`, `simd` | the operators |
@@ -33,6 +33,7 @@
 //! Several hosts; offline models; kernels; overflow and saturation modes, which it only remembers.
 
 mod aclnn;
+mod capture;
 mod clock;
 mod code;
 mod comm;
@@ -68,6 +69,7 @@ macro_rules! for_each_symbol {
         $crate::for_each_device_symbol!($callback);
         $crate::for_each_stream_symbol!($callback);
         $crate::for_each_memory_symbol!($callback);
+        $crate::for_each_capture_symbol!($callback);
         $crate::for_each_hccl_symbol!($callback);
         $crate::for_each_tensor_function!($callback);
         $crate::for_each_ext_symbol!($callback);

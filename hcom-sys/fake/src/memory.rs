@@ -14,7 +14,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::code;
-use crate::error::{Outcome, fail, refuse};
+use crate::error::{Outcome, refuse};
 use crate::shm::Region;
 use crate::span::Span;
 
@@ -182,14 +182,6 @@ pub(crate) fn span(pointer: *const c_void, bytes: usize) -> Outcome<Span> {
         Ok(offset) => Ok(Span::inside(&arena.region, offset, bytes).expect("allocations lie inside")),
         Err(text) => refuse(code::RT_PARAM, text),
     }
-}
-
-/// The address at which this process may touch `bytes` bytes of device memory at `pointer`.
-///
-/// # Errors
-/// `ACL_ERROR_RT_PARAM_INVALID` when they do not all lie inside one live allocation.
-pub(crate) fn host(pointer: *const c_void, bytes: usize) -> Result<*mut u8, i32> {
-    span(pointer, bytes).map(|span| span.as_ptr()).map_err(|failure| fail(failure.code, failure.text))
 }
 
 /// Frees the device allocation at `pointer`.

@@ -10,6 +10,7 @@ use hcom_sys::bindings::{
 };
 
 use super::{acl, put};
+use crate::capture;
 use crate::code;
 use crate::copy::{self, Owner, Side, Until};
 use crate::device;
@@ -268,6 +269,7 @@ pub unsafe extern "C" fn aclrtMemcpy(
             return Ok(());
         }
         device::current()?;
+        capture::allow_call()?;
         // SAFETY: the caller passes memory valid for the copy.
         let (to, from) = unsafe { sides(to, room, from, bytes, kind)? };
         to.span.copy_from(&from.span);
@@ -309,6 +311,7 @@ unsafe fn filled(pointer: *mut c_void, room: usize, bytes: usize) -> Outcome<Sid
 pub unsafe extern "C" fn aclrtMemset(pointer: *mut c_void, room: usize, value: i32, bytes: usize) -> aclError {
     acl("aclrtMemset", || {
         device::current()?;
+        capture::allow_call()?;
         // SAFETY: the caller passes memory valid for the call.
         unsafe { filled(pointer, room, bytes)? }.span.fill(value as u8);
         Ok(())

@@ -2,17 +2,19 @@
 //! panic leaves them.
 #![expect(unsafe_code, reason = "the C interface hands over raw pointers")]
 
-mod aclnn;
-mod ext;
-mod hccl;
-mod memory;
-mod runtime;
-mod stream;
-mod tensor;
+pub(crate) mod aclnn;
+pub(crate) mod capture;
+pub(crate) mod ext;
+pub(crate) mod hccl;
+pub(crate) mod memory;
+pub(crate) mod runtime;
+pub(crate) mod stream;
+pub(crate) mod tensor;
 
 /// Every exported function, whatever file it is in.
 pub mod all {
     pub use super::aclnn::*;
+    pub use super::capture::*;
     pub use super::ext::*;
     pub use super::hccl::*;
     pub use super::memory::*;

@@ -222,7 +222,7 @@ pub unsafe extern "C" fn aclrtSynchronizeDeviceWithTimeout(timeout: i32) -> aclE
 }
 
 /// A timeout of the C interface in milliseconds, -1 for ever.
-pub(super) fn limit(timeout: i32) -> crate::error::Outcome<Option<Duration>> {
+pub(super) fn limit(timeout: i32) -> error::Outcome<Option<Duration>> {
     match timeout {
         -1 => Ok(None),
         0.. => Ok(Some(Duration::from_millis(timeout as u64))),

@@ -104,6 +104,9 @@ pub unsafe extern "C" fn aclrtDestroyStream(stream: aclrtStream) -> aclError {
     acl("aclrtDestroyStream", || {
         not_null(stream)?;
         let stream = explicit(stream)?;
+        if stream.capture().is_some() {
+            return refuse(code::STREAM_CAPTURED, format!("stream {} is being captured", stream.id));
+        }
         if !stream.aborted() {
             stream.wait_for_all();
         }

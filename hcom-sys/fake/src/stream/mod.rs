@@ -14,6 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
+use crate::capture::Capture;
 use crate::code;
 use crate::device::{self, Device};
 use crate::error::{Failure, Outcome, fail, last, refuse};
@@ -51,6 +52,7 @@ struct State {
     error: Option<Failure>,
     stop_on_failure: bool,
     closing: bool,
+    capture: Option<Arc<Capture>>,
     worker: Option<ThreadId>,
     /// Threads in `progress`, so that a worker with no audience does not ring.
     waiting: u32,
@@ -106,7 +108,28 @@ impl Stream {
         Failure::new(code::STREAM_ABORT, format!("stream {} was aborted", self.id))
     }
 
-    /// Queues work; returns how many pieces were queued so far.
+    /// The capture that the stream takes part in.
+    pub(crate) fn capture(&self) -> Option<Arc<Capture>> {
+        lock(&self.state).capture.clone()
+    }
+
+    /// Lets the stream take part in a capture, or no longer.
+    pub(crate) fn set_capture(&self, capture: Option<Arc<Capture>>) {
+        lock(&self.state).capture = capture;
+    }
+
+    /// Refuses what asks for the state of a stream that only records.
+    fn not_captured(&self, state: &State) -> Outcome {
+        match &state.capture {
+            None => Ok(()),
+            Some(capture) => {
+                capture.break_off();
+                refuse(code::STREAM_CAPTURED, format!("stream {} is being captured", self.id))
+            }
+        }
+    }
+
+    /// Queues work, or records it while the stream is captured; returns how many pieces were queued so far.
     ///
     /// # Errors
     /// 107023 after an abort; the stream's error in stop-on-failure mode; a resource error when no thread starts.
@@ -121,10 +144,15 @@ impl Stream {
         if let (true, Some(error)) = (state.stop_on_failure, &state.error) {
             return Err(error.clone());
         }
+        let work = fault::in_task(work);
+        if let Some(capture) = state.capture.clone() {
+            drop(state);
+            capture.take(self, work);
+            return Ok(0);
+        }
         if state.worker.is_none() {
             state.worker = Some(worker::start(self)?);
         }
-        let work = fault::in_task(work);
         let admission = work.admit();
         state.queue.push_back(Entry { work, admission });
         state.submitted += 1;
@@ -166,6 +194,7 @@ impl Stream {
     pub(crate) fn synchronize(&self, limit: Option<Duration>) -> Outcome {
         let deadline = limit.map(|limit| Instant::now() + limit);
         let mut state = lock(&self.state);
+        self.not_captured(&state)?;
         let target = state.submitted;
         state.waiting += 1;
         let outcome = loop {
@@ -202,6 +231,7 @@ impl Stream {
     /// The failure that the next synchronisation reports, which stays pending.
     pub(crate) fn query(&self) -> Outcome<bool> {
         let state = lock(&self.state);
+        self.not_captured(&state)?;
         if self.aborted() {
             return Err(self.abort_failure());
         }
