@@ -24,7 +24,9 @@ use crate::graph::{Def, Graph};
 use crate::group::Group;
 use crate::literal::Literal;
 use crate::op::Class;
-use crate::order::{Channel, Mismatch, Row, Transfer, Unpaired, check_rows, rows, transfers};
+use crate::order::{
+    Channel, Mismatch, Row, Transfer, Unpaired, check_rows, row, rows, transfer, transfers,
+};
 
 /// What one rank has when its graph has run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -303,26 +305,26 @@ impl<'a> Rank<'a> {
         if node.op.class() != Class::PointToPoint {
             return Stop::Group(group.clone());
         }
-        let current = transfers(self.graph, self.rank)
-            .into_iter()
-            .find(|(id, _)| *id == self.node());
-        Stop::Transfer(current.expect("point-to-point has a peer in its group").1)
+        let transfer = transfer(self.graph, self.node(), self.rank);
+        Stop::Transfer(transfer.expect("point-to-point has a peer in its group"))
     }
 
-    /// The entry of the current collective and its position from 0.
-    fn row(&self) -> (usize, Row) {
+    /// The entry of the current collective.
+    fn row(&self) -> Row {
+        row(self.graph, self.node()).expect("a collective is in the sequence of its group")
+    }
+
+    /// How many entries its group has before the current collective.
+    fn position(&self) -> u64 {
         let group = self
             .graph
             .node(self.node())
             .group()
             .expect("communication has a group");
-        let rows = rows(self.graph, group);
-        let found = rows
+        let before = rows(self.graph, group)
             .into_iter()
-            .enumerate()
-            .find(|(_, (id, _))| *id == self.node());
-        let (position, (_, row)) = found.expect("a collective is in the sequence of its group");
-        (position, row)
+            .filter(|(id, _)| *id < self.node());
+        before.count() as u64
     }
 
     fn finish(self) -> RankResult {
@@ -405,14 +407,12 @@ impl World<'_> {
         if members[0] != rank || !members.iter().all(here) {
             return Ok(false);
         }
-        let rows: Vec<(usize, Row)> = members
+        let sequences: Vec<[Row; 1]> = members
             .iter()
-            .map(|&member| self.ranks[member].row())
+            .map(|&member| [self.ranks[member].row()])
             .collect();
-        let position = rows[0].0;
-        let sequences: Vec<[Row; 1]> = rows.into_iter().map(|(_, row)| [row]).collect();
         if let Err(mut mismatch) = check_rows(&group.ranks, &sequences) {
-            mismatch.seq += position as u64;
+            mismatch.seq += self.ranks[rank].position();
             return Err(InterpretError::Mismatch {
                 group: group.clone(),
                 mismatch,
@@ -452,14 +452,14 @@ impl World<'_> {
             _ => return Ok(false),
         };
         let node = self.ranks[source as usize].node();
-        let position = transfers(self.ranks[source as usize].graph, source)
-            .iter()
-            .filter(|(id, other)| *id < node && other.send && other.channel == transfer.channel)
-            .count();
         if (recv.dtype, recv.count) != (transfer.dtype, transfer.count) {
+            let before = transfers(self.ranks[source as usize].graph, source);
+            let before = before.iter().filter(|(id, other)| {
+                *id < node && other.send && other.channel == transfer.channel
+            });
             return Err(InterpretError::Unpaired(Box::new(Unpaired {
                 channel: transfer.channel,
-                seq: position as u64 + 1,
+                seq: before.count() as u64 + 1,
                 send: Some(transfer.clone()),
                 recv: Some(recv.clone()),
             })));

@@ -11,7 +11,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::arena::{GroupId, NodeId};
-use crate::graph::{Graph, Node};
+use crate::graph::Graph;
 use crate::op::attr::{Attr, ReduceOp};
 use crate::op::{Class, Op};
 use crate::shape::FromFn;
@@ -106,15 +106,25 @@ impl fmt::Display for Row {
 /// # Panics
 /// When a size in a collective of the group is a symbol.
 pub fn rows(graph: &Graph, group: GroupId) -> Vec<(NodeId, Row)> {
-    let members = graph.nodes().filter(|(_, node)| {
-        node.group() == Some(group) && node.op.class() != Class::PointToPoint && node.has_effect()
-    });
+    let members = graph
+        .nodes()
+        .filter(|(_, node)| node.group() == Some(group));
     members
-        .map(|(id, node)| (id, row(graph, id, node)))
+        .filter_map(|(id, _)| Some((id, row(graph, id)?)))
         .collect()
 }
 
-fn row(graph: &Graph, id: NodeId, node: &Node) -> Row {
+/// The entry of one node in the sequence of its group; `None` when it has none: it does not
+/// communicate, or from one rank to another only.
+///
+/// # Panics
+/// When a size in the node is a symbol.
+pub fn row(graph: &Graph, id: NodeId) -> Option<Row> {
+    let node = graph.node(id);
+    node.group()?;
+    if node.op.class() == Class::PointToPoint || !node.has_effect() {
+        return None;
+    }
     let reduce = match node.attrs.get("op") {
         Some(Attr::Reduce(op)) => Some(*op),
         _ => None,
@@ -172,7 +182,7 @@ fn row(graph: &Graph, id: NodeId, node: &Node) -> Row {
         _ => RankColumns::Even,
     };
     let even = rank == RankColumns::Even && node.op != Op::Custom;
-    Row {
+    Some(Row {
         uniform: Uniform {
             kind,
             dtype: operand.map(|ty| ty.dtype),
@@ -184,7 +194,7 @@ fn row(graph: &Graph, id: NodeId, node: &Node) -> Row {
         rank,
         node: graph.describe_node(id),
         location: node.location.as_ref().map(ToString::to_string),
-    }
+    })
 }
 
 /// A hash of the equal columns of a sequence. Equal hashes and no rank columns mean that the
@@ -402,39 +412,47 @@ pub struct Transfer {
 /// # Panics
 /// When the size of a value sent or received is a symbol.
 pub fn transfers(graph: &Graph, global_rank: u32) -> Vec<(NodeId, Transfer)> {
-    let nodes = graph
+    graph
         .nodes()
-        .filter(|(_, node)| node.op.class() == Class::PointToPoint);
-    let transfers = nodes.filter_map(|(id, node)| {
-        let peer = u32::try_from(node.attrs.int("peer")).ok()?;
-        let peer = graph.group(node.group()?).global_rank(peer)?;
-        let send = node.op == Op::Send;
-        let value = if send {
-            node.operands.first()
-        } else {
-            node.results.first()
-        };
-        let ty = graph.ty(*value?);
-        let (source, destination) = if send {
-            (global_rank, peer)
-        } else {
-            (peer, global_rank)
-        };
-        let tag = u32::try_from(node.attrs.int("tag")).ok()?;
-        let transfer = Transfer {
-            send,
-            channel: Channel {
-                source,
-                destination,
-                tag,
-            },
-            dtype: ty.dtype,
-            count: ty.elements().expect("the sizes of a bound graph are fixed"),
-            node: graph.describe_node(id),
-        };
-        Some((id, transfer))
-    });
-    transfers.collect()
+        .filter_map(|(id, _)| Some((id, transfer(graph, id, global_rank)?)))
+        .collect()
+}
+
+/// The send or receive of one node, run by `global_rank`; `None` for other operations.
+///
+/// # Panics
+/// When the size of the value is a symbol.
+pub fn transfer(graph: &Graph, id: NodeId, global_rank: u32) -> Option<Transfer> {
+    let node = graph.node(id);
+    if node.op.class() != Class::PointToPoint {
+        return None;
+    }
+    let peer = u32::try_from(node.attrs.int("peer")).ok()?;
+    let peer = graph.group(node.group()?).global_rank(peer)?;
+    let send = node.op == Op::Send;
+    let value = if send {
+        node.operands.first()
+    } else {
+        node.results.first()
+    };
+    let ty = graph.ty(*value?);
+    let (source, destination) = if send {
+        (global_rank, peer)
+    } else {
+        (peer, global_rank)
+    };
+    let tag = u32::try_from(node.attrs.int("tag")).ok()?;
+    Some(Transfer {
+        send,
+        channel: Channel {
+            source,
+            destination,
+            tag,
+        },
+        dtype: ty.dtype,
+        count: ty.elements().expect("the sizes of a bound graph are fixed"),
+        node: graph.describe_node(id),
+    })
 }
 
 /// A send without its receive, or the other way round, or a pair that differs.

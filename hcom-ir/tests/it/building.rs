@@ -141,6 +141,13 @@ fn long_graphs_are_built_checked_and_read_in_linear_time() {
         x = builder.one(Op::AllReduce, &[x], attrs).expect("a value");
     }
     let graph = builder.finish(vec![("y".to_owned(), x)]).expect("a graph");
+    let inputs = vec![Literal::from_slice(&[4], &[-1.0f32, 0.0, 1e-30, 2.0]).expect("a literal")];
+    let ranks = interpret(&[&graph, &graph], &[inputs.clone(), inputs]).expect("a result");
+    let inf = f32::INFINITY;
+    assert_eq!(
+        ranks[1].outputs[0].to_vec::<f32>(),
+        Some(vec![0.0, 0.0, inf, inf])
+    );
     assert_eq!(parse(&graph.to_string(), "t"), Ok(graph));
 }
 

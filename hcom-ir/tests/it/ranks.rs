@@ -460,3 +460,19 @@ fn a_result_and_its_operand_are_apart() {
         &["f32[2, 2] [[3, -2], [0, 8]]"; 2],
     );
 }
+
+#[test]
+fn the_position_of_a_difference_counts_the_operations_of_its_group() {
+    let text = |root: u32| {
+        format!(
+            "group @g = ranks(0, 1)\ngroup @h = ranks(1, 0)\ngraph @t(%x: i32[1]) {{\n  barrier group = @h\n  barrier group = @g\n  %y = broadcast %x, root = {root}, group = @g\n}}"
+        )
+    };
+    check(
+        &[&text(0), &text(1)],
+        &[&["i32[1] [1]"], &["i32[1] [2]"]],
+        &[
+            "group @g = ranks(0, 1): operation 2 of the group: the roots differ: rank 0 has `broadcast i32, root = 0, count = 1` (test.hcom:7:3), rank 1 has `broadcast i32, root = 1, count = 1` (test.hcom:7:3)",
+        ],
+    );
+}
