@@ -5,7 +5,6 @@
 #![expect(unsafe_code, reason = "calls the C interface")]
 
 #[path = "../tests/support/mod.rs"]
-#[allow(dead_code, reason = "shared with the tests")]
 mod support;
 
 use std::time::Instant;
@@ -26,13 +25,24 @@ fn main() {
             let (comm, stream) = equip(&rank);
             for bytes in SIZES {
                 let count = bytes / 4;
-                let (send, recv) = (Buffer::of(&vec![1f32; count]), Buffer::of(&vec![0f32; count]));
+                let (send, recv) = (
+                    Buffer::of(&vec![1f32; count]),
+                    Buffer::of(&vec![0f32; count]),
+                );
                 let rounds = (20_000_000 / (bytes + 20_000)).clamp(20, 1000);
-                let queued = best(|| many(&comm, &stream, &send, &recv, count, rounds, false)) / rounds as f64;
-                let single = best(|| many(&comm, &stream, &send, &recv, count, rounds, true)) / rounds as f64;
-                assert!(recv.read::<f32>(count).iter().all(|&value| value == size as f32));
+                let queued = best(|| many(&comm, &stream, &send, &recv, count, rounds, false))
+                    / rounds as f64;
+                let single = best(|| many(&comm, &stream, &send, &recv, count, rounds, true))
+                    / rounds as f64;
+                assert!(
+                    recv.read::<f32>(count)
+                        .iter()
+                        .all(|&value| value == size as f32)
+                );
                 if rank.rank == 0 {
-                    eprintln!("{size} ranks, {bytes:>8} B: back to back {queued:9.2} us, call and synchronise {single:9.2} us");
+                    eprintln!(
+                        "{size} ranks, {bytes:>8} B: back to back {queued:9.2} us, call and synchronise {single:9.2} us"
+                    );
                 }
             }
         });
@@ -43,12 +53,28 @@ fn best(mut round: impl FnMut() -> f64) -> f64 {
     (0..5).map(|_| round()).fold(f64::INFINITY, f64::min)
 }
 
-fn many(comm: &Comm, stream: &Stream, send: &Buffer, recv: &Buffer, count: usize, rounds: usize, each: bool) -> f64 {
+fn many(
+    comm: &Comm,
+    stream: &Stream,
+    send: &Buffer,
+    recv: &Buffer,
+    count: usize,
+    rounds: usize,
+    each: bool,
+) -> f64 {
     comm.barrier(stream).unwrap();
     stream.synchronize().unwrap();
     let begun = Instant::now();
     for _ in 0..rounds {
-        comm.all_reduce(send, recv, count as u64, sys::HCCL_DATA_TYPE_FP32, sys::HCCL_REDUCE_SUM, stream).unwrap();
+        comm.all_reduce(
+            send,
+            recv,
+            count as u64,
+            sys::HCCL_DATA_TYPE_FP32,
+            sys::HCCL_REDUCE_SUM,
+            stream,
+        )
+        .unwrap();
         if each {
             stream.synchronize().unwrap();
         }

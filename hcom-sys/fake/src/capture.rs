@@ -36,7 +36,9 @@ pub(crate) enum Mode {
 impl Mode {
     /// The mode with this number in the C interface.
     pub(crate) fn from_number(number: u32) -> Option<Self> {
-        [Self::Global, Self::ThreadLocal, Self::Relaxed].get(number as usize).copied()
+        [Self::Global, Self::ThreadLocal, Self::Relaxed]
+            .get(number as usize)
+            .copied()
     }
 }
 
@@ -96,7 +98,10 @@ pub(crate) fn allow_call() -> Outcome {
         };
         if forbidden {
             capture.break_off();
-            return refuse(code::CAPTURE_FORBIDS, "a capture is going on that forbids calls outside streams");
+            return refuse(
+                code::CAPTURE_FORBIDS,
+                "a capture is going on that forbids calls outside streams",
+            );
         }
     }
     Ok(())
@@ -115,8 +120,13 @@ impl Capture {
 
     fn step(&self, stream: &Stream, step: Step) {
         let mut inside = lock(&self.inside);
-        let lane = inside.streams.iter().position(|one| one.handle == stream.handle);
-        inside.steps.push((lane.expect("a stream of this capture"), step));
+        let lane = inside
+            .streams
+            .iter()
+            .position(|one| one.handle == stream.handle);
+        inside
+            .steps
+            .push((lane.expect("a stream of this capture"), step));
     }
 
     /// Takes work of a captured stream.
@@ -143,7 +153,10 @@ impl Capture {
             Some(other) if !Arc::ptr_eq(&other, self) => {
                 other.break_off();
                 self.break_off();
-                return refuse(code::CAPTURE_CONFLICT, "the event belongs to another capture than the stream");
+                return refuse(
+                    code::CAPTURE_CONFLICT,
+                    "the event belongs to another capture than the stream",
+                );
             }
             Some(_) => {}
             None => {
@@ -162,9 +175,15 @@ impl Capture {
 /// 107027 when the stream is captured already.
 pub(crate) fn begin(stream: &Arc<Stream>, mode: Mode) -> Outcome {
     if stream.capture().is_some() {
-        return refuse(code::STREAM_CAPTURED, format!("stream {} is captured already", stream.id));
+        return refuse(
+            code::STREAM_CAPTURED,
+            format!("stream {} is captured already", stream.id),
+        );
     }
-    let inside = Inside { streams: vec![stream.clone()], ..Inside::default() };
+    let inside = Inside {
+        streams: vec![stream.clone()],
+        ..Inside::default()
+    };
     let capture = Arc::new(Capture {
         model: handle::fresh(),
         thread: thread::current().id(),
@@ -184,13 +203,22 @@ pub(crate) fn begin(stream: &Arc<Stream>, mode: Mode) -> Outcome {
 /// relaxed): the capture goes on. 507903 when it is broken, 107025 when a stream did not come back: it is over.
 pub(crate) fn end(stream: &Arc<Stream>) -> Outcome<usize> {
     let Some(capture) = stream.capture() else {
-        return refuse(code::NOT_CAPTURED, format!("stream {} is not captured", stream.id));
+        return refuse(
+            code::NOT_CAPTURED,
+            format!("stream {} is not captured", stream.id),
+        );
     };
     if lock(&capture.inside).streams[0].handle != stream.handle {
-        return refuse(code::CAPTURE_UNMATCHED, "the capture began on another stream");
+        return refuse(
+            code::CAPTURE_UNMATCHED,
+            "the capture began on another stream",
+        );
     }
     if capture.mode != Mode::Relaxed && capture.thread != thread::current().id() {
-        return refuse(code::CAPTURE_WRONG_THREAD, "the capture began in another thread");
+        return refuse(
+            code::CAPTURE_WRONG_THREAD,
+            "the capture began in another thread",
+        );
     }
     let inside = std::mem::take(&mut *lock(&capture.inside));
     for stream in &inside.streams {
@@ -199,7 +227,10 @@ pub(crate) fn end(stream: &Arc<Stream>) -> Outcome<usize> {
     lock(&ACTIVE).retain(|other| !Arc::ptr_eq(other, &capture));
     COUNT.fetch_sub(1, Ordering::SeqCst);
     if inside.broken {
-        return refuse(code::CAPTURE_INVALIDATED, "a call during the capture broke it");
+        return refuse(
+            code::CAPTURE_INVALIDATED,
+            "a call during the capture broke it",
+        );
     }
     for (lane, stream) in inside.streams.iter().enumerate().skip(1) {
         let last = inside.steps.iter().rev().find(|(other, _)| *other == lane);
@@ -209,7 +240,10 @@ pub(crate) fn end(stream: &Arc<Stream>) -> Outcome<usize> {
         if !joined {
             return refuse(
                 code::CAPTURE_UNJOINED,
-                format!("stream {} joined the capture and did not come back", stream.id),
+                format!(
+                    "stream {} joined the capture and did not come back",
+                    stream.id
+                ),
             );
         }
     }
@@ -217,7 +251,12 @@ pub(crate) fn end(stream: &Arc<Stream>) -> Outcome<usize> {
         .iter()
         .map(|stream| Stream::create(stream.device.clone(), stream.priority, stream.flags))
         .collect();
-    let model = Model { steps: inside.steps, lanes, records: inside.records, running: Arc::default() };
+    let model = Model {
+        steps: inside.steps,
+        lanes,
+        records: inside.records,
+        running: Arc::default(),
+    };
     MODELS.insert(capture.model, Arc::new(model));
     Ok(capture.model)
 }
@@ -240,7 +279,10 @@ fn find(model: *const c_void) -> Outcome<Arc<Model>> {
     }
     match MODELS.get(model) {
         Some(model) => Ok(model),
-        None => refuse(code::HANDLE, format!("{:#x} names no living graph", model.addr())),
+        None => refuse(
+            code::HANDLE,
+            format!("{:#x} names no living graph", model.addr()),
+        ),
     }
 }
 
@@ -251,13 +293,20 @@ fn find(model: *const c_void) -> Outcome<Arc<Model>> {
 pub(crate) fn execute(model: *const c_void, stream: &Arc<Stream>) -> Outcome {
     let model = find(model)?;
     if stream.capture().is_some() {
-        return refuse(code::STREAM_CAPTURED, "a graph cannot be replayed inside a capture");
+        return refuse(
+            code::STREAM_CAPTURED,
+            "a graph cannot be replayed inside a capture",
+        );
     }
     model.running.fetch_add(1, Ordering::SeqCst);
     let done = Arc::new(Done(model.running.clone()));
     let records: Vec<Arc<Record>> = (0..model.records).map(|_| Arc::default()).collect();
     for (lane, step) in &model.steps {
-        let stream = if *lane == 0 { stream } else { &model.lanes[*lane - 1] };
+        let stream = if *lane == 0 {
+            stream
+        } else {
+            &model.lanes[*lane - 1]
+        };
         let work: Arc<dyn Work> = match step {
             Step::Work(work) => work.clone(),
             Step::Record(record) => Arc::new(Recording(records[*record].clone())),
@@ -272,7 +321,10 @@ pub(crate) fn execute(model: *const c_void, stream: &Arc<Stream>) -> Outcome {
             return Err(failure);
         }
     }
-    stream.enqueue(done.clone()).map(|_| ()).inspect_err(|failure| done.skip(0, failure))
+    stream
+        .enqueue(done.clone())
+        .map(|_| ())
+        .inspect_err(|failure| done.skip(0, failure))
 }
 
 /// The end of a replay.
@@ -298,7 +350,10 @@ impl Work for Done {
 pub(crate) fn destroy(model: *const c_void) -> Outcome {
     let found = find(model)?;
     if found.running.load(Ordering::SeqCst) > 0 {
-        return refuse(code::MODEL_RUNNING, "a replay of the graph is still running");
+        return refuse(
+            code::MODEL_RUNNING,
+            "a replay of the graph is still running",
+        );
     }
     MODELS.remove(model);
     for lane in &found.lanes {

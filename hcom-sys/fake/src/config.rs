@@ -67,7 +67,9 @@ fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Config, String> {
         None => Ok(default),
         Some(text) => match text.trim().parse::<u64>() {
             Ok(value) if (low..=high).contains(&value) => Ok(value),
-            _ => Err(format!("{name}={text}: expected a whole number from {low} to {high}")),
+            _ => Err(format!(
+                "{name}={text}: expected a whole number from {low} to {high}"
+            )),
         },
     };
     let host = rustix::system::sysinfo();
@@ -90,7 +92,10 @@ fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Config, String> {
         soc,
         device_bytes: (gib << 30).min(host_bytes).next_multiple_of(1 << 21) as usize,
         strict,
-        link: variable("HCOM_FAKE_LINK").map(|text| parse_link(&text)).transpose()?.flatten(),
+        link: variable("HCOM_FAKE_LINK")
+            .map(|text| parse_link(&text))
+            .transpose()?
+            .flatten(),
         connect_timeout: Duration::from_secs(integer("HCCL_CONNECT_TIMEOUT", 120, 7200, 120)?),
         exec_timeout: (exec > 0).then(|| Duration::from_secs(exec)),
     })
@@ -108,10 +113,18 @@ fn parse_link(text: &str) -> Result<Option<LinkModel>, String> {
         )
     };
     let (alpha, beta) = text.split_once(',').ok_or_else(wrong)?;
-    let number = |text: &str| text.trim().parse::<f64>().ok().filter(|value| value.is_finite());
+    let number = |text: &str| {
+        text.trim()
+            .parse::<f64>()
+            .ok()
+            .filter(|value| value.is_finite())
+    };
     match (number(alpha), number(beta)) {
         (Some(alpha), Some(beta)) if (0.0..=1e6).contains(&alpha) && beta > 0.0 => {
-            Ok(Some(LinkModel { alpha_ns: (alpha * 1e3).round() as u64, bytes_per_ns: beta }))
+            Ok(Some(LinkModel {
+                alpha_ns: (alpha * 1e3).round() as u64,
+                bytes_per_ns: beta,
+            }))
         }
         _ => Err(wrong()),
     }
@@ -128,10 +141,21 @@ mod tests {
     #[test]
     fn a_link_is_two_numbers() {
         let link = with("HCOM_FAKE_LINK", "15, 25.5").unwrap().link.unwrap();
-        assert_eq!(link, LinkModel { alpha_ns: 15_000, bytes_per_ns: 25.5 });
+        assert_eq!(
+            link,
+            LinkModel {
+                alpha_ns: 15_000,
+                bytes_per_ns: 25.5
+            }
+        );
         assert_eq!(with("HCOM_FAKE_LINK", "").unwrap().link, None);
         for bad in ["15", "x,1", "1,0", "-1,5", "nan,1", "1,inf", "1,2,3"] {
-            assert!(with("HCOM_FAKE_LINK", bad).unwrap_err().starts_with("HCOM_FAKE_LINK="), "{bad}");
+            assert!(
+                with("HCOM_FAKE_LINK", bad)
+                    .unwrap_err()
+                    .starts_with("HCOM_FAKE_LINK="),
+                "{bad}"
+            );
         }
     }
 

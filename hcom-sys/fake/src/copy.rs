@@ -42,7 +42,11 @@ struct Bytes {
 
 impl Bytes {
     fn new(side: Side) -> Self {
-        Self { address: side.pointer.addr(), span: side.span, owner: side.owner }
+        Self {
+            address: side.pointer.addr(),
+            span: side.span,
+            owner: side.owner,
+        }
     }
 
     fn get(&self) -> Outcome<Span> {
@@ -51,7 +55,13 @@ impl Bytes {
         }
         let pointer = std::ptr::without_provenance(self.address);
         memory::span(pointer, self.span.bytes()).or_else(|failure| {
-            refuse(code::DEVICE_MEMORY, format!("memory was freed while work on it was queued: {}", failure.text))
+            refuse(
+                code::DEVICE_MEMORY,
+                format!(
+                    "memory was freed while work on it was queued: {}",
+                    failure.text
+                ),
+            )
         })
     }
 }
@@ -77,14 +87,19 @@ impl Work for Copying {
 /// 207000 from host to host; those of [`Stream::enqueue`].
 pub(crate) fn enqueue(to: Side, from: Side, stream: &Arc<Stream>) -> Outcome {
     if to.owner != Owner::Device && from.owner != Owner::Device {
-        return refuse(code::NOT_SUPPORTED, "an asynchronous copy from host to host");
+        return refuse(
+            code::NOT_SUPPORTED,
+            "an asynchronous copy from host to host",
+        );
     }
     let waits = to.owner == Owner::Pageable || from.owner == Owner::Pageable;
     if waits {
         not_captured(stream)?;
     }
-    let position =
-        stream.enqueue(Arc::new(Copying { to: Bytes::new(to), from: Bytes::new(from) }))?;
+    let position = stream.enqueue(Arc::new(Copying {
+        to: Bytes::new(to),
+        from: Bytes::new(from),
+    }))?;
     if waits {
         stream.wait_for(position);
     }
@@ -126,7 +141,10 @@ pub(crate) fn fill(to: Side, byte: u8, stream: &Arc<Stream>) -> Outcome {
     if waits {
         not_captured(stream)?;
     }
-    let position = stream.enqueue(Arc::new(Filling { to: Bytes::new(to), byte }))?;
+    let position = stream.enqueue(Arc::new(Filling {
+        to: Bytes::new(to),
+        byte,
+    }))?;
     if waits {
         stream.wait_for(position);
     }
@@ -149,7 +167,9 @@ pub(crate) enum Until {
 impl Until {
     /// The comparison with this number in the C interface.
     pub(crate) fn from_flag(flag: u32) -> Option<Self> {
-        [Self::AtLeast, Self::Equal, Self::And, Self::Nor].get(flag as usize).copied()
+        [Self::AtLeast, Self::Equal, Self::And, Self::Nor]
+            .get(flag as usize)
+            .copied()
     }
 
     fn holds(self, word: u64, value: u64) -> bool {
@@ -171,7 +191,11 @@ struct WordWork {
 
 impl Work for WordWork {
     fn name(&self) -> &str {
-        if self.until.is_some() { "a wait for a value" } else { "a value write" }
+        if self.until.is_some() {
+            "a wait for a value"
+        } else {
+            "a value write"
+        }
     }
 
     fn run(&self, _: u64, stream: &Stream) -> Outcome {
@@ -205,8 +229,17 @@ pub(crate) fn word(at: Side, value: u64, until: Option<Until>, stream: &Arc<Stre
     if at.owner == Owner::Pageable || at.span.word64().is_none() {
         return refuse(
             code::RT_PARAM,
-            format!("{:#x}: expected eight aligned bytes of device or pinned memory", at.pointer.addr()),
+            format!(
+                "{:#x}: expected eight aligned bytes of device or pinned memory",
+                at.pointer.addr()
+            ),
         );
     }
-    stream.enqueue(Arc::new(WordWork { at: Bytes::new(at), value, until })).map(|_| ())
+    stream
+        .enqueue(Arc::new(WordWork {
+            at: Bytes::new(at),
+            value,
+            until,
+        }))
+        .map(|_| ())
 }

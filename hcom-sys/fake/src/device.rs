@@ -80,7 +80,10 @@ impl Context {
 pub(crate) fn current() -> Outcome<Arc<Context>> {
     CURRENT.with_borrow(|current| match current {
         Some(context) if context.alive.load(Ordering::Relaxed) => Ok(context.clone()),
-        _ => refuse(code::CONTEXT_NULL, "this thread has no device: call aclrtSetDevice first"),
+        _ => refuse(
+            code::CONTEXT_NULL,
+            "this thread has no device: call aclrtSetDevice first",
+        ),
     })
 }
 
@@ -89,10 +92,15 @@ pub(crate) fn current() -> Outcome<Arc<Context>> {
 /// # Errors
 /// 107001 when this host has no such device; 100000 when a setting cannot be read.
 pub(crate) fn check(id: i32) -> Outcome<u32> {
-    let devices = config::get().map_err(|text| Failure::new(code::INVALID_PARAM, text))?.devices;
+    let devices = config::get()
+        .map_err(|text| Failure::new(code::INVALID_PARAM, text))?
+        .devices;
     match u32::try_from(id) {
         Ok(id) if id < devices => Ok(id),
-        _ => refuse(code::RT_DEVICE, format!("device {id}: this host has devices 0 to {}", devices - 1)),
+        _ => refuse(
+            code::RT_DEVICE,
+            format!("device {id}: this host has devices 0 to {}", devices - 1),
+        ),
     }
 }
 
@@ -102,10 +110,21 @@ fn use_device(devices: &mut BTreeMap<u32, Used>, id: u32) -> Outcome<&mut Used> 
         std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
         std::collections::btree_map::Entry::Vacant(entry) => {
             let arena = Arena::create(id, config.device_bytes, config.strict).map_err(|error| {
-                Failure::new(code::RESOURCE, format!("no memory file for device {id}: {error}"))
+                Failure::new(
+                    code::RESOURCE,
+                    format!("no memory file for device {id}: {error}"),
+                )
             })?;
-            let device = Arc::new(Device { id, arena, link: Link::default() });
-            entry.insert(Used { device, users: 0, context: None })
+            let device = Arc::new(Device {
+                id,
+                arena,
+                link: Link::default(),
+            });
+            entry.insert(Used {
+                device,
+                users: 0,
+                context: None,
+            })
         }
     })
 }
@@ -119,7 +138,10 @@ pub(crate) fn set(id: i32) -> Outcome {
     let mut devices = lock(&DEVICES);
     let used = use_device(&mut devices, id)?;
     used.users += 1;
-    let context = used.context.get_or_insert_with(|| Context::create(used.device.clone())).clone();
+    let context = used
+        .context
+        .get_or_insert_with(|| Context::create(used.device.clone()))
+        .clone();
     drop(devices);
     CURRENT.set(Some(context));
     Ok(())
@@ -133,7 +155,10 @@ pub(crate) fn reset(id: i32, force: bool) -> Outcome {
     let id = check(id)?;
     let mut devices = lock(&DEVICES);
     let Some(used) = devices.get_mut(&id).filter(|used| used.users > 0) else {
-        return refuse(code::CONTEXT_NULL, format!("device {id} is not set in this process"));
+        return refuse(
+            code::CONTEXT_NULL,
+            format!("device {id} is not set in this process"),
+        );
     };
     used.users = if force { 0 } else { used.users - 1 };
     if used.users > 0 {
@@ -142,7 +167,11 @@ pub(crate) fn reset(id: i32, force: bool) -> Outcome {
     let device = used.device.clone();
     let context = used.context.take();
     drop(devices);
-    let outcome = if force { Ok(()) } else { synchronize(&device, None) };
+    let outcome = if force {
+        Ok(())
+    } else {
+        synchronize(&device, None)
+    };
     for stream in streams(&device) {
         if force {
             stream.abort();
@@ -181,11 +210,16 @@ pub(crate) fn create_context(id: i32) -> Outcome<usize> {
 /// 107017 for anything else.
 pub(crate) fn destroy_context(handle: *const std::ffi::c_void) -> Outcome {
     let Some(context) = CONTEXTS.get(handle) else {
-        return refuse(code::HANDLE, format!("{:#x} names no living context", handle.addr()));
+        return refuse(
+            code::HANDLE,
+            format!("{:#x} names no living context", handle.addr()),
+        );
     };
-    let default = lock(&DEVICES)
-        .values()
-        .any(|used| used.context.as_ref().is_some_and(|default| default.handle == context.handle));
+    let default = lock(&DEVICES).values().any(|used| {
+        used.context
+            .as_ref()
+            .is_some_and(|default| default.handle == context.handle)
+    });
     if default {
         return refuse(code::HANDLE, "a default context ends with aclrtResetDevice");
     }
@@ -203,7 +237,10 @@ pub(crate) fn set_current(handle: *const std::ffi::c_void) -> Outcome {
             CURRENT.set(Some(context));
             Ok(())
         }
-        None => refuse(code::HANDLE, format!("{:#x} names no living context", handle.addr())),
+        None => refuse(
+            code::HANDLE,
+            format!("{:#x} names no living context", handle.addr()),
+        ),
     }
 }
 
@@ -221,6 +258,8 @@ pub(crate) fn streams(device: &Device) -> Vec<Arc<Stream>> {
 pub(crate) fn synchronize(device: &Device, limit: Option<Duration>) -> Outcome {
     let deadline = limit.map(|limit| Instant::now() + limit);
     streams(device).iter().try_for_each(|stream| {
-        stream.synchronize(deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())))
+        stream.synchronize(
+            deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())),
+        )
     })
 }

@@ -19,7 +19,10 @@ pub(crate) struct Failure {
 impl Failure {
     /// A failure with its text.
     pub(crate) fn new(code: i32, text: impl Into<String>) -> Self {
-        Self { code, text: text.into() }
+        Self {
+            code,
+            text: text.into(),
+        }
     }
 }
 

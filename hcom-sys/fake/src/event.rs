@@ -89,7 +89,10 @@ impl Record {
     /// Completes the point with a failure, unless it was reached.
     pub(crate) fn fail(&self, failure: &Failure) {
         if self.get().at.is_none() {
-            self.set(Reached { at: Some(clock::now()), failure: Some(failure.clone()) });
+            self.set(Reached {
+                at: Some(clock::now()),
+                failure: Some(failure.clone()),
+            });
         }
     }
 
@@ -100,7 +103,12 @@ impl Record {
     }
 
     /// Waits for the point. `give_up` is asked at every wake.
-    fn wait(&self, limit: Option<Duration>, late: i32, give_up: impl Fn() -> Option<Failure>) -> Outcome {
+    fn wait(
+        &self,
+        limit: Option<Duration>,
+        late: i32,
+        give_up: impl Fn() -> Option<Failure>,
+    ) -> Outcome {
         let deadline = limit.map(|limit| Instant::now() + limit);
         let mut state = lock(&self.state);
         loop {
@@ -111,13 +119,19 @@ impl Record {
                 return Err(failure);
             }
             state = match deadline {
-                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => self
+                    .changed
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner),
                 Some(deadline) => {
                     let left = deadline.saturating_duration_since(Instant::now());
                     if left.is_zero() {
                         return refuse(late, "the event was not recorded in time");
                     }
-                    self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                    self.changed
+                        .wait_timeout(state, left)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
                 }
             };
         }
@@ -132,11 +146,17 @@ impl Work for Recording {
         "an event record"
     }
     fn run(&self, _: u64, _: &Stream) -> Outcome {
-        self.0.set(Reached { at: Some(clock::now()), failure: None });
+        self.0.set(Reached {
+            at: Some(clock::now()),
+            failure: None,
+        });
         Ok(())
     }
     fn skip(&self, _: u64, cause: &Failure) {
-        self.0.set(Reached { at: Some(clock::now()), failure: Some(cause.clone()) });
+        self.0.set(Reached {
+            at: Some(clock::now()),
+            failure: Some(cause.clone()),
+        });
     }
 }
 
@@ -185,11 +205,24 @@ impl Work for Waiting {
 /// 107000 for flag bits that mean nothing, or none.
 pub(crate) fn create(device: u32, kind: Kind, flags: u32, ex: bool) -> Outcome<usize> {
     if flags == 0 || flags & !KNOWN != 0 {
-        return refuse(code::RT_PARAM, format!("event flag {flags:#x} is no combination of known bits"));
+        return refuse(
+            code::RT_PARAM,
+            format!("event flag {flags:#x} is no combination of known bits"),
+        );
     }
-    let latest = if kind == Kind::Flag { Latest::Real(Arc::default()) } else { Latest::Never };
+    let latest = if kind == Kind::Flag {
+        Latest::Real(Arc::default())
+    } else {
+        Latest::Never
+    };
     let handle = handle::fresh();
-    let event = Event { device, kind, flags, ex, latest: Mutex::new(latest) };
+    let event = Event {
+        device,
+        kind,
+        flags,
+        ex,
+        latest: Mutex::new(latest),
+    };
     EVENTS.insert(handle, Arc::new(event));
     Ok(handle)
 }
@@ -204,7 +237,10 @@ pub(crate) fn find(event: *const c_void) -> Outcome<Arc<Event>> {
     }
     match EVENTS.get(event) {
         Some(event) => Ok(event),
-        None => refuse(code::HANDLE, format!("{:#x} names no living event", event.addr())),
+        None => refuse(
+            code::HANDLE,
+            format!("{:#x} names no living event", event.addr()),
+        ),
     }
 }
 
@@ -215,7 +251,10 @@ impl Event {
         }
         refuse(
             code::STREAM_CONTEXT,
-            format!("the event belongs to device {}, the stream to device {}", self.device, stream.device.id),
+            format!(
+                "the event belongs to device {}, the stream to device {}",
+                self.device, stream.device.id
+            ),
         )
     }
 
@@ -228,7 +267,10 @@ impl Event {
                 if let Some(capture) = capture.upgrade() {
                     capture.break_off();
                 }
-                refuse(code::EVENT_CAPTURED, "the event was recorded inside a capture")
+                refuse(
+                    code::EVENT_CAPTURED,
+                    "the event was recorded inside a capture",
+                )
             }
         }
     }
@@ -254,7 +296,10 @@ impl Event {
     pub(crate) fn wait_on(&self, stream: &Arc<Stream>, limit: Option<Duration>) -> Outcome {
         self.same_device(stream)?;
         if self.flags & SYNC == 0 {
-            return refuse(code::RT_PARAM, "streams can only wait for an event with ACL_EVENT_SYNC");
+            return refuse(
+                code::RT_PARAM,
+                "streams can only wait for an event with ACL_EVENT_SYNC",
+            );
         }
         let seconds = WAIT_TIMEOUT.load(Ordering::Relaxed);
         let limit = limit.or((seconds > 0).then(|| Duration::from_secs(seconds)));
@@ -263,14 +308,20 @@ impl Event {
             (Latest::Never, _) => Ok(()),
             (Latest::Real(_), Some(capture)) => {
                 capture.break_off();
-                refuse(code::CAPTURE_CONFLICT, "a captured stream waits for an event from outside its capture")
+                refuse(
+                    code::CAPTURE_CONFLICT,
+                    "a captured stream waits for an event from outside its capture",
+                )
             }
-            (Latest::Real(record), None) => {
-                stream.enqueue(Arc::new(Waiting { record, limit })).map(|_| ())
-            }
+            (Latest::Real(record), None) => stream
+                .enqueue(Arc::new(Waiting { record, limit }))
+                .map(|_| ()),
             (Latest::Captured(capture, record), _) => match capture.upgrade() {
                 Some(capture) => capture.wait(stream, record),
-                None => refuse(code::EVENT_CAPTURED, "the event was recorded inside a capture that is over"),
+                None => refuse(
+                    code::EVENT_CAPTURED,
+                    "the event was recorded inside a capture that is over",
+                ),
             },
         }
     }
@@ -295,7 +346,10 @@ impl Event {
     /// excludes.
     pub(crate) fn is_complete(&self, waits: bool) -> Outcome<bool> {
         if waits && self.ex {
-            return refuse(code::RT_PARAM, "this query is not for events of aclrtCreateEventExWithFlag");
+            return refuse(
+                code::RT_PARAM,
+                "this query is not for events of aclrtCreateEventExWithFlag",
+            );
         }
         match self.latest()? {
             None => Ok(true),
@@ -320,7 +374,10 @@ impl Event {
     /// 107006 without a time line or a record; 507006 when it is not reached yet.
     pub(crate) fn time(&self) -> Outcome<u64> {
         if self.flags & TIME_LINE == 0 {
-            return refuse(code::EVENT_TIMESTAMP, "the event was created without ACL_EVENT_TIME_LINE");
+            return refuse(
+                code::EVENT_TIMESTAMP,
+                "the event was created without ACL_EVENT_TIME_LINE",
+            );
         }
         let Some(record) = self.latest()? else {
             return refuse(code::EVENT_TIMESTAMP, "the event was never recorded");
@@ -339,7 +396,10 @@ impl Event {
 pub(crate) fn elapsed(start: &Event, end: &Event) -> Outcome<f32> {
     let (start, end) = (start.time()?, end.time()?);
     if end < start {
-        return refuse(code::EVENT_REVERSED, "the end event was reached before the start event");
+        return refuse(
+            code::EVENT_REVERSED,
+            "the end event was reached before the start event",
+        );
     }
     Ok((end - start) as f32 / 1e6)
 }

@@ -2,9 +2,9 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Arc;
 
 use crate::error::{Failure, Outcome};
 use crate::memory::lock;
@@ -34,7 +34,11 @@ pub(crate) fn plan(symbol: &str, nth: u64, code: i32, in_task: bool) {
         .get_or_insert_default()
         .entry(symbol.to_owned())
         .or_default()
-        .push(Fault { left: nth, code, in_task });
+        .push(Fault {
+            left: nth,
+            code,
+            in_task,
+        });
     COUNT.fetch_add(1, Ordering::SeqCst);
 }
 

@@ -31,21 +31,36 @@ impl<T> Table<T> {
 
     /// Makes `object` known under `handle`.
     pub(crate) fn insert(&self, handle: usize, object: Arc<T>) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(handle, object);
+        self.0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(handle, object);
     }
 
     /// The object named by `handle`.
     pub(crate) fn get(&self, handle: *const c_void) -> Option<Arc<T>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&handle.addr()).cloned()
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&handle.addr())
+            .cloned()
     }
 
     /// Forgets the object named by `handle` and returns it.
     pub(crate) fn remove(&self, handle: *const c_void) -> Option<Arc<T>> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&handle.addr())
+        self.0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&handle.addr())
     }
 
     /// All objects, in no order.
     pub(crate) fn all(&self) -> Vec<Arc<T>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect()
     }
 }

@@ -92,7 +92,11 @@ pub fn table() -> &'static Table {
         }
         for_each_symbol!(functions);
         for_each_operator!(operators);
-        Table { name: "hcom-fake", version: env!("CARGO_PKG_VERSION"), symbols: symbols.leak() }
+        Table {
+            name: "hcom-fake",
+            version: env!("CARGO_PKG_VERSION"),
+            symbols: symbols.leak(),
+        }
     });
     &TABLE
 }

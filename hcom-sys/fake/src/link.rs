@@ -72,7 +72,12 @@ impl Shared {
         // Step by step: whoever runs out of bytes leaves the whole link to the others, even if its thread sleeps on.
         while elapsed > 0.0 {
             let carrying = self.carrying();
-            let Some(least) = self.active.iter().map(|&(_, left)| left).filter(|&left| left > 0.0).reduce(f64::min)
+            let Some(least) = self
+                .active
+                .iter()
+                .map(|&(_, left)| left)
+                .filter(|&left| left > 0.0)
+                .reduce(f64::min)
             else {
                 break;
             };
@@ -123,9 +128,17 @@ impl Link {
         loop {
             shared.settle(clock::now(), model);
             let carrying = shared.carrying();
-            let at = shared.active.iter().position(|&(other, _)| other == id).expect("added above");
+            let at = shared
+                .active
+                .iter()
+                .position(|&(other, _)| other == id)
+                .expect("added above");
             let left = shared.active[at].1;
-            let outcome = if left <= 0.0 { Some(Ok(())) } else { give_up().map(Err) };
+            let outcome = if left <= 0.0 {
+                Some(Ok(()))
+            } else {
+                give_up().map(Err)
+            };
             if let Some(outcome) = outcome {
                 shared.active.swap_remove(at);
                 self.changed.notify_all();
@@ -142,7 +155,10 @@ impl Link {
         nanoseconds: u64,
     ) -> std::sync::MutexGuard<'a, Shared> {
         let limit = Duration::from_nanos(nanoseconds);
-        self.changed.wait_timeout(shared, limit).unwrap_or_else(PoisonError::into_inner).0
+        self.changed
+            .wait_timeout(shared, limit)
+            .unwrap_or_else(PoisonError::into_inner)
+            .0
     }
 
     /// Makes every wait ask whether it should give up.
@@ -157,7 +173,10 @@ mod tests {
     use super::*;
     use std::thread;
 
-    const MODEL: LinkModel = LinkModel { alpha_ns: 2_000_000, bytes_per_ns: 1.0 };
+    const MODEL: LinkModel = LinkModel {
+        alpha_ns: 2_000_000,
+        bytes_per_ns: 1.0,
+    };
 
     fn took(link: &Link, start: u64, bytes: f64) -> u64 {
         link.transfer(MODEL, start, bytes, || None::<()>).unwrap();
@@ -172,7 +191,10 @@ mod tests {
         thread::scope(|scope| {
             let both = [(); 2].map(|()| scope.spawn(|| took(&link, start, 5e6)));
             for one in both {
-                assert!(one.join().unwrap() >= 11_900_000, "two at once take twice as long");
+                assert!(
+                    one.join().unwrap() >= 11_900_000,
+                    "two at once take twice as long"
+                );
             }
         });
     }

@@ -61,8 +61,16 @@ impl Arena {
             live: BTreeMap::new(),
             free_bytes: bytes - ALIGN,
         };
-        let arena = Arc::new(Self { device, region, shadow, blocks: Mutex::new(blocks) });
-        ARENAS.write().unwrap_or_else(PoisonError::into_inner).push(arena.clone());
+        let arena = Arc::new(Self {
+            device,
+            region,
+            shadow,
+            blocks: Mutex::new(blocks),
+        });
+        ARENAS
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(arena.clone());
         Ok(arena)
     }
 
@@ -100,7 +108,9 @@ impl Arena {
     fn free(&self, address: usize) -> bool {
         let offset = address - self.base();
         let mut blocks = lock(&self.blocks);
-        let Some((_, extent)) = blocks.live.remove(&offset) else { return false };
+        let Some((_, extent)) = blocks.live.remove(&offset) else {
+            return false;
+        };
         blocks.free_bytes += extent;
         let (mut start, mut length) = (offset, extent);
         if let Some((&before, &bytes)) = blocks.free.range(..offset).next_back()
@@ -127,7 +137,9 @@ impl Arena {
         let offset = address - self.base();
         let blocks = lock(&self.blocks);
         match blocks.live.range(..=offset).next_back() {
-            Some((&start, &(size, _))) if offset - start <= size && bytes <= size - (offset - start) => {
+            Some((&start, &(size, _)))
+                if offset - start <= size && bytes <= size - (offset - start) =>
+            {
                 Ok(offset)
             }
             Some((&start, &(size, extent))) if offset < start + extent => Err(format!(
@@ -179,7 +191,9 @@ pub(crate) fn span(pointer: *const c_void, bytes: usize) -> Outcome<Span> {
         return refuse(code::RT_PARAM, format!("{address:#x} is no device address"));
     };
     match arena.locate(address, bytes) {
-        Ok(offset) => Ok(Span::inside(&arena.region, offset, bytes).expect("allocations lie inside")),
+        Ok(offset) => {
+            Ok(Span::inside(&arena.region, offset, bytes).expect("allocations lie inside"))
+        }
         Err(text) => refuse(code::RT_PARAM, text),
     }
 }
@@ -193,7 +207,10 @@ pub(crate) fn free(pointer: *const c_void) -> Outcome {
         Some(arena) if arena.free(pointer.addr()) => Ok(()),
         _ => refuse(
             code::RT_PARAM,
-            format!("{:#x} is not the start of a live device allocation", pointer.addr()),
+            format!(
+                "{:#x} is not the start of a live device allocation",
+                pointer.addr()
+            ),
         ),
     }
 }
@@ -238,7 +255,10 @@ pub(crate) fn free_host(pointer: *const c_void) -> Outcome {
         }
         _ => refuse(
             code::RT_PARAM,
-            format!("{:#x} is not the start of pinned host memory", pointer.addr()),
+            format!(
+                "{:#x} is not the start of pinned host memory",
+                pointer.addr()
+            ),
         ),
     }
 }
@@ -250,7 +270,10 @@ pub(crate) fn free_host(pointer: *const c_void) -> Outcome {
 pub(crate) fn register_host(pointer: *const c_void, bytes: usize) -> Outcome {
     let mut pinned = lock(&PINNED);
     if pinned.contains_key(&pointer.addr()) {
-        return refuse(code::HOST_REGISTERED, format!("{:#x} is pinned already", pointer.addr()));
+        return refuse(
+            code::HOST_REGISTERED,
+            format!("{:#x} is pinned already", pointer.addr()),
+        );
     }
     pinned.insert(pointer.addr(), (bytes, Pinned::Registered));
     Ok(())
@@ -263,7 +286,10 @@ pub(crate) fn register_host(pointer: *const c_void, bytes: usize) -> Outcome {
 pub(crate) fn unregister_host(pointer: *const c_void) -> Outcome {
     let mut pinned = lock(&PINNED);
     if !matches!(pinned.get(&pointer.addr()), Some((_, Pinned::Registered))) {
-        return refuse(code::HOST_UNREGISTERED, format!("{:#x} is not registered", pointer.addr()));
+        return refuse(
+            code::HOST_UNREGISTERED,
+            format!("{:#x} is not registered", pointer.addr()),
+        );
     }
     pinned.remove(&pointer.addr());
     Ok(())
@@ -297,7 +323,8 @@ pub(crate) fn place(pointer: *const c_void, bytes: usize) -> Outcome<Place> {
         {
             match owner {
                 Pinned::Ours(region) => Place::Pinned(
-                    Span::inside(region, address - start, bytes).expect("checked against the length"),
+                    Span::inside(region, address - start, bytes)
+                        .expect("checked against the length"),
                 ),
                 Pinned::Registered => Place::Registered,
             }
@@ -320,7 +347,11 @@ mod tests {
         let (free, total) = arena.usage();
         assert_eq!(total, 1 << 20);
         let blocks: Vec<_> = (1..=5).map(|i| arena.allocate(i * 1000).unwrap()).collect();
-        assert!(blocks.iter().all(|block| block.addr().is_multiple_of(ALIGN)));
+        assert!(
+            blocks
+                .iter()
+                .all(|block| block.addr().is_multiple_of(ALIGN))
+        );
         for index in [1, 3, 2, 0, 4] {
             free_block(blocks[index]);
         }
@@ -339,14 +370,31 @@ mod tests {
         let block = arena.allocate(1000).unwrap();
         let inside = span(block.wrapping_byte_add(990), 10).unwrap();
         inside.write(0, &[7u8; 10]);
-        assert_eq!(span(block, 1000).unwrap().to_vec::<u8>()[989..992], [0, 7, 7]);
+        assert_eq!(
+            span(block, 1000).unwrap().to_vec::<u8>()[989..992],
+            [0, 7, 7]
+        );
         let past = span(block.wrapping_byte_add(990), 11).unwrap_err();
         assert_eq!(past.code, code::RT_PARAM);
-        assert!(past.text.contains("reach past the allocation of 1000 bytes"), "{}", past.text);
+        assert!(
+            past.text
+                .contains("reach past the allocation of 1000 bytes"),
+            "{}",
+            past.text
+        );
         free_block(block);
-        assert!(span(block, 1).unwrap_err().text.contains("no live allocation"));
+        assert!(
+            span(block, 1)
+                .unwrap_err()
+                .text
+                .contains("no live allocation")
+        );
         assert!(free(block).is_err());
-        assert_ne!(inside.address(), block.addr() + 990, "strict: not where the program sees it");
+        assert_ne!(
+            inside.address(),
+            block.addr() + 990,
+            "strict: not where the program sees it"
+        );
     }
 
     #[test]

@@ -202,19 +202,26 @@ mod tests {
     fn a_punched_hole_reads_as_zero_and_its_neighbours_stay() {
         let region = Region::create("test", 4 * PAGE).unwrap();
         for page in 0..4 {
-            region.word32(page * PAGE).store(page as u32 + 1, Ordering::Relaxed);
+            region
+                .word32(page * PAGE)
+                .store(page as u32 + 1, Ordering::Relaxed);
         }
         region.punch(PAGE - 8, PAGE + 16);
-        let read: Vec<u32> =
-            (0..4).map(|page| region.word32(page * PAGE).load(Ordering::Relaxed)).collect();
+        let read: Vec<u32> = (0..4)
+            .map(|page| region.word32(page * PAGE).load(Ordering::Relaxed))
+            .collect();
         assert_eq!(read, [1, 0, 3, 4]);
     }
 
     #[test]
     fn a_file_that_can_shrink_is_refused() {
-        let file = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
-            .unwrap();
+        let file =
+            rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+                .unwrap();
         rustix::fs::ftruncate(&file, 4096).unwrap();
-        assert_eq!(Region::adopt(file).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(
+            Region::adopt(file).unwrap_err().kind(),
+            io::ErrorKind::InvalidInput
+        );
     }
 }

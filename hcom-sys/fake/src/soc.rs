@@ -30,7 +30,10 @@ pub(crate) struct Soc {
 
 impl Default for Soc {
     fn default() -> Self {
-        Self { name: c"Ascend910_9382".to_owned(), family: Family::A3 }
+        Self {
+            name: c"Ascend910_9382".to_owned(),
+            family: Family::A3,
+        }
     }
 }
 
@@ -45,7 +48,10 @@ impl Soc {
             rest if rest.starts_with("310P") => Family::Duo,
             _ => return None,
         };
-        Some(Self { name: CString::new(name).ok()?, family })
+        Some(Self {
+            name: CString::new(name).ok()?,
+            family,
+        })
     }
 
     /// Whether collectives that only move data take `dtype`.
@@ -88,8 +94,7 @@ impl Soc {
             sys::HCCL_DATA_TYPE_UINT64 | sys::HCCL_DATA_TYPE_FP64 => self.family == F::A950,
             _ => false,
         };
-        let narrow =
-            matches!(dtype, sys::HCCL_DATA_TYPE_INT16 | sys::HCCL_DATA_TYPE_BFP16);
+        let narrow = matches!(dtype, sys::HCCL_DATA_TYPE_INT16 | sys::HCCL_DATA_TYPE_BFP16);
         taken
             && match op {
                 sys::HCCL_REDUCE_SUM => true,

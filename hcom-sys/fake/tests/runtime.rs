@@ -51,12 +51,41 @@ fn arguments_are_checked() {
         assert_eq!(c!(aclrtFree(buffer.at(1))), 107_000);
         let mut values = [0u8; 101];
         let (to_host, null) = (sys::ACL_MEMCPY_DEVICE_TO_HOST, ptr::null_mut());
-        assert_eq!(c!(aclrtMemcpy(null, 0, null, 0, to_host)), 0, "0 bytes come first");
+        assert_eq!(
+            c!(aclrtMemcpy(null, 0, null, 0, to_host)),
+            0,
+            "0 bytes come first"
+        );
         assert_eq!(c!(aclrtMemcpy(null, 8, buffer.0, 8, to_host)), 100_000);
-        assert_eq!(c!(aclrtMemcpy(host(&mut values), 7, buffer.0, 8, to_host)), 107_000);
-        assert_eq!(c!(aclrtMemcpy(host(&mut values), 101, buffer.0, 101, to_host)), 107_000);
-        assert_eq!(c!(aclrtMemcpy(host(&mut values), 8, buffer.0, 8, sys::aclrtMemcpyKind(6))), 100_000);
-        assert_eq!(c!(aclrtMemcpyAsync(host(&mut values), 9, host(&mut [0u8; 9]), 9, to_host, null)), 207_000);
+        assert_eq!(
+            c!(aclrtMemcpy(host(&mut values), 7, buffer.0, 8, to_host)),
+            107_000
+        );
+        assert_eq!(
+            c!(aclrtMemcpy(host(&mut values), 101, buffer.0, 101, to_host)),
+            107_000
+        );
+        assert_eq!(
+            c!(aclrtMemcpy(
+                host(&mut values),
+                8,
+                buffer.0,
+                8,
+                sys::aclrtMemcpyKind(6)
+            )),
+            100_000
+        );
+        assert_eq!(
+            c!(aclrtMemcpyAsync(
+                host(&mut values),
+                9,
+                host(&mut [0u8; 9]),
+                9,
+                to_host,
+                null
+            )),
+            207_000
+        );
         assert_eq!(c!(aclrtSynchronizeStream(buffer.0)), 107_017);
         assert_eq!(c!(aclrtSynchronizeStreamWithTimeout(null, -2)), 107_000);
         assert_eq!(c!(aclrtDestroyStream(null)), 100_000);
@@ -64,7 +93,9 @@ fn arguments_are_checked() {
         let mut event = null;
         assert_eq!(c!(aclrtCreateEventExWithFlag(&mut event, 0)), 107_000);
         let stream = Stream::create();
-        on_other_thread(1, || assert_eq!(stream.synchronize().unwrap_err().0, 107_003));
+        on_other_thread(1, || {
+            assert_eq!(stream.synchronize().unwrap_err().0, 107_003)
+        });
     });
 }
 
@@ -98,12 +129,39 @@ fn copies_go_through_the_stream_in_order() {
         assert_eq!(c!(aclrtMemsetAsync(a.0, 12, 0x1_02, 8, stream.0)), 0);
         let mut pageable = [0u32; 3];
         let to_host = sys::ACL_MEMCPY_DEVICE_TO_HOST;
-        assert_eq!(c!(aclrtMemcpyAsync(host(&mut pageable), 12, a.0, 12, to_host, stream.0)), 0);
-        assert_eq!(pageable, [0x0202_0202, 0x0202_0202, 3], "done when the call returns");
+        assert_eq!(
+            c!(aclrtMemcpyAsync(
+                host(&mut pageable),
+                12,
+                a.0,
+                12,
+                to_host,
+                stream.0
+            )),
+            0
+        );
+        assert_eq!(
+            pageable,
+            [0x0202_0202, 0x0202_0202, 3],
+            "done when the call returns"
+        );
         let mut pinned = ptr::null_mut();
         acl(c!(aclrtMallocHost(&mut pinned, 12))).unwrap();
-        assert_eq!(c!(aclrtMemcpyAsync(pinned, 12, b.0, 12, to_host, stream.0)), 0);
-        assert_eq!(c!(aclrtMemcpyAsync(a.0, 12, pinned, 12, sys::ACL_MEMCPY_HOST_TO_DEVICE, stream.0)), 0);
+        assert_eq!(
+            c!(aclrtMemcpyAsync(pinned, 12, b.0, 12, to_host, stream.0)),
+            0
+        );
+        assert_eq!(
+            c!(aclrtMemcpyAsync(
+                a.0,
+                12,
+                pinned,
+                12,
+                sys::ACL_MEMCPY_HOST_TO_DEVICE,
+                stream.0
+            )),
+            0
+        );
         assert_eq!(c!(aclrtFreeHost(pinned)), 0, "queued work keeps it");
         stream.synchronize().unwrap();
         assert_eq!(a.read::<u32>(3), [1, 2, 3]);
@@ -125,14 +183,26 @@ fn events_order_streams() {
         acl(c!(aclrtCreateEvent(&mut done))).unwrap();
         let mut status = sys::ACL_EVENT_RECORDED_STATUS_NOT_READY;
         acl(c!(aclrtQueryEventStatus(done, &mut status))).unwrap();
-        assert_eq!(status, sys::ACL_EVENT_RECORDED_STATUS_COMPLETE, "never recorded is complete");
+        assert_eq!(
+            status,
+            sys::ACL_EVENT_RECORDED_STATUS_COMPLETE,
+            "never recorded is complete"
+        );
         acl(c!(aclrtLaunchHostFunc(first.0, Some(bump), at))).unwrap();
         acl(c!(aclrtRecordEvent(done, first.0))).unwrap();
         acl(c!(aclrtQueryEventStatus(done, &mut status))).unwrap();
         assert_eq!(status, sys::ACL_EVENT_RECORDED_STATUS_NOT_READY);
         acl(c!(aclrtStreamWaitEvent(second.0, done))).unwrap();
         let seen = Buffer::of(&[0u64]);
-        acl(c!(aclrtMemcpyAsync(seen.0, 8, at, 8, sys::ACL_MEMCPY_HOST_TO_DEVICE, second.0))).unwrap();
+        acl(c!(aclrtMemcpyAsync(
+            seen.0,
+            8,
+            at,
+            8,
+            sys::ACL_MEMCPY_HOST_TO_DEVICE,
+            second.0
+        )))
+        .unwrap();
         second.synchronize().unwrap();
         assert_eq!(seen.read::<u64>(1), [1], "the copy came after the function");
         let mut late = ptr::null_mut();
@@ -180,10 +250,19 @@ fn words_are_written_and_awaited() {
     on_device(0, || {
         let (writer, reader) = (Stream::create(), Stream::create());
         let word = Buffer::of(&[0u64, 0]);
-        for (flag, value, write) in [(0, 5, 7), (1, 9, 9), (2, 0b100, 0b110), (3, !1, u64::MAX - 1)] {
+        for (flag, value, write) in [
+            (0, 5, 7),
+            (1, 9, 9),
+            (2, 0b100, 0b110),
+            (3, !1, u64::MAX - 1),
+        ] {
             word.write(&[if flag == 3 { u64::MAX } else { 0 }]);
             acl(c!(aclrtValueWait(word.0, value, flag, reader.0))).unwrap();
-            assert_eq!(reader.synchronize_within(5).unwrap_err().0, 507_046, "{flag}");
+            assert_eq!(
+                reader.synchronize_within(5).unwrap_err().0,
+                507_046,
+                "{flag}"
+            );
             acl(c!(aclrtValueWrite(word.0, write, 0, writer.0))).unwrap();
             reader.synchronize().unwrap();
             assert_eq!(word.read::<u64>(1), [write]);
@@ -196,32 +275,65 @@ fn words_are_written_and_awaited() {
 #[test]
 fn a_failure_travels_along_events_and_is_reported_once() {
     // In a process of its own: faults are planned for the process.
-    let ends = processes(1, "a_failure_travels_along_events_and_is_reported_once", &[], |_| {
-        let (first, second) = (Stream::create(), Stream::create());
-        let mut event = ptr::null_mut();
-        acl(c!(aclrtCreateEvent(&mut event))).unwrap();
-        let buffer = Buffer::of(&[1u8, 2]);
-        let symbol = c"aclrtMemsetAsync".as_ptr();
-        acl(c!(hcomExtInjectFault(symbol, 2, 507_015, sys::HCOM_EXT_FAULT_TASK))).unwrap();
-        acl(c!(hcomExtInjectFault(symbol, 1, 207_001, sys::HCOM_EXT_FAULT_CALL))).unwrap();
-        assert_eq!(c!(hcomExtInjectFault(c"none".as_ptr(), 1, 1, sys::HCOM_EXT_FAULT_CALL)), 100_000);
-        assert_eq!(c!(aclrtMemsetAsync(buffer.0, 2, 9, 2, first.0)), 207_001);
-        for _ in 0..2 {
-            assert_eq!(c!(aclrtMemsetAsync(buffer.0, 2, 9, 2, first.0)), 0, "the task fails, not the call");
-        }
-        acl(c!(aclrtRecordEvent(event, first.0))).unwrap();
-        acl(c!(aclrtStreamWaitEvent(second.0, event))).unwrap();
-        assert_eq!(c!(aclrtMemsetAsync(buffer.0, 2, 8, 2, second.0)), 0);
-        let (code, text) = second.synchronize().unwrap_err();
-        assert_eq!(code, 507_015);
-        assert!(text.contains("injected fault in a fill"), "{text}");
-        assert_eq!(first.synchronize().unwrap_err().0, 507_015);
-        assert_eq!(buffer.read::<u8>(2), [1, 2], "nothing ran behind the failure");
-        first.synchronize().unwrap();
-        assert_eq!(c!(aclrtMemsetAsync(buffer.0, 2, 7, 1, first.0)), 0);
-        first.synchronize().unwrap();
-        assert_eq!(buffer.read::<u8>(2), [7, 2], "reported, the stream goes on");
-    });
+    let ends = processes(
+        1,
+        "a_failure_travels_along_events_and_is_reported_once",
+        &[],
+        |_| {
+            let (first, second) = (Stream::create(), Stream::create());
+            let mut event = ptr::null_mut();
+            acl(c!(aclrtCreateEvent(&mut event))).unwrap();
+            let buffer = Buffer::of(&[1u8, 2]);
+            let symbol = c"aclrtMemsetAsync".as_ptr();
+            acl(c!(hcomExtInjectFault(
+                symbol,
+                2,
+                507_015,
+                sys::HCOM_EXT_FAULT_TASK
+            )))
+            .unwrap();
+            acl(c!(hcomExtInjectFault(
+                symbol,
+                1,
+                207_001,
+                sys::HCOM_EXT_FAULT_CALL
+            )))
+            .unwrap();
+            assert_eq!(
+                c!(hcomExtInjectFault(
+                    c"none".as_ptr(),
+                    1,
+                    1,
+                    sys::HCOM_EXT_FAULT_CALL
+                )),
+                100_000
+            );
+            assert_eq!(c!(aclrtMemsetAsync(buffer.0, 2, 9, 2, first.0)), 207_001);
+            for _ in 0..2 {
+                assert_eq!(
+                    c!(aclrtMemsetAsync(buffer.0, 2, 9, 2, first.0)),
+                    0,
+                    "the task fails, not the call"
+                );
+            }
+            acl(c!(aclrtRecordEvent(event, first.0))).unwrap();
+            acl(c!(aclrtStreamWaitEvent(second.0, event))).unwrap();
+            assert_eq!(c!(aclrtMemsetAsync(buffer.0, 2, 8, 2, second.0)), 0);
+            let (code, text) = second.synchronize().unwrap_err();
+            assert_eq!(code, 507_015);
+            assert!(text.contains("injected fault in a fill"), "{text}");
+            assert_eq!(first.synchronize().unwrap_err().0, 507_015);
+            assert_eq!(
+                buffer.read::<u8>(2),
+                [1, 2],
+                "nothing ran behind the failure"
+            );
+            first.synchronize().unwrap();
+            assert_eq!(c!(aclrtMemsetAsync(buffer.0, 2, 7, 1, first.0)), 0);
+            first.synchronize().unwrap();
+            assert_eq!(buffer.read::<u8>(2), [7, 2], "reported, the stream goes on");
+        },
+    );
     assert!(ends[0].success());
 }
 
@@ -258,6 +370,8 @@ fn the_first_call() {
         return;
     }
     assert_eq!(c!(aclInit(ptr::null())), 100_000);
-    assert!(last_error().contains("HCOM_FAKE_LINK=fast: expected two numbers alpha_us,gbytes_per_s"));
+    assert!(
+        last_error().contains("HCOM_FAKE_LINK=fast: expected two numbers alpha_us,gbytes_per_s")
+    );
     assert_eq!(c!(aclrtSetDevice(0)), 100_000);
 }

@@ -41,19 +41,33 @@ impl Data<'_> {
     pub(super) fn through_slots(&self, what: &Collective) {
         let slot = |rank, bytes| self.comm.control.slot(rank, self.collective, bytes);
         let slots = |offset: usize, bytes: usize| -> Vec<Span> {
-            (0..self.ranks()).map(|rank| slot(rank, offset + bytes).part(offset, bytes)).collect()
+            (0..self.ranks())
+                .map(|rank| slot(rank, offset + bytes).part(offset, bytes))
+                .collect()
         };
         match what.kind {
             Kind::AllReduce => {
-                reduce(what.dtype, what.op, std::slice::from_ref(&self.recv), &slots(0, what.unit));
+                reduce(
+                    what.dtype,
+                    what.op,
+                    std::slice::from_ref(&self.recv),
+                    &slots(0, what.unit),
+                );
             }
             Kind::ReduceScatter => {
                 let sources = slots(self.rank() * what.unit, what.unit);
-                reduce(what.dtype, what.op, std::slice::from_ref(&self.recv), &sources);
+                reduce(
+                    what.dtype,
+                    what.op,
+                    std::slice::from_ref(&self.recv),
+                    &sources,
+                );
             }
             Kind::AllGather => {
                 for rank in 0..self.ranks() {
-                    self.recv.part(rank * what.unit, what.unit).copy_from(&slot(rank, what.unit));
+                    self.recv
+                        .part(rank * what.unit, what.unit)
+                        .copy_from(&slot(rank, what.unit));
                 }
             }
             Kind::Broadcast if what.root != self.comm.rank => {
@@ -75,7 +89,12 @@ impl Data<'_> {
                             .map(|rank| self.buffer(rank, of, start, bytes))
                             .collect()
                     };
-                    reduce(what.dtype, what.op, &part(|one| one.recv), &part(|one| one.send));
+                    reduce(
+                        what.dtype,
+                        what.op,
+                        &part(|one| one.recv),
+                        &part(|one| one.send),
+                    );
                 }
             }
             Kind::AllGather => {
@@ -98,10 +117,16 @@ impl Data<'_> {
                     reduce(what.dtype, what.op, std::slice::from_ref(&kept), &sources);
                     return Some(kept);
                 }
-                reduce(what.dtype, what.op, std::slice::from_ref(&self.recv), &sources);
+                reduce(
+                    what.dtype,
+                    what.op,
+                    std::slice::from_ref(&self.recv),
+                    &sources,
+                );
             }
             Kind::Broadcast if what.root != self.comm.rank => {
-                self.recv.copy_from(&self.buffer(what.root as usize, |one| one.send, 0, what.unit));
+                self.recv
+                    .copy_from(&self.buffer(what.root as usize, |one| one.send, 0, what.unit));
             }
             Kind::Broadcast | Kind::Barrier => {}
         }

@@ -49,9 +49,15 @@ impl Kind {
     }
 
     fn from_number(number: u8) -> Option<Self> {
-        [Self::AllReduce, Self::AllGather, Self::ReduceScatter, Self::Broadcast, Self::Barrier]
-            .into_iter()
-            .find(|kind| *kind as u8 == number)
+        [
+            Self::AllReduce,
+            Self::AllGather,
+            Self::ReduceScatter,
+            Self::Broadcast,
+            Self::Barrier,
+        ]
+        .into_iter()
+        .find(|kind| *kind as u8 == number)
     }
 }
 
@@ -110,14 +116,20 @@ pub(crate) fn submit(comm: *const c_void, stream: *const c_void, call: Call) -> 
         return Ok(());
     }
     if stream.is_null() {
-        return hccl(sys::HCCL_E_PTR, format!("{name}: the stream is null; collectives have no default stream"));
+        return hccl(
+            sys::HCCL_E_PTR,
+            format!("{name}: the stream is null; collectives have no default stream"),
+        );
     }
     let comm = find(comm)?;
     if call.kind != Kind::Barrier && (call.send.is_null() || call.recv.is_null()) {
         return hccl(sys::HCCL_E_PTR, format!("{name}: a buffer is null"));
     }
     if call.count > MOST {
-        return hccl(sys::HCCL_E_PARA, format!("{name}: {} elements; at most {MOST}", call.count));
+        return hccl(
+            sys::HCCL_E_PARA,
+            format!("{name}: {} elements; at most {MOST}", call.count),
+        );
     }
     let soc = &config::or_default().soc;
     let chip = soc.name.to_string_lossy();
@@ -126,17 +138,29 @@ pub(crate) fn submit(comm: *const c_void, stream: *const c_void, call: Call) -> 
         if !soc.reduces(call.dtype, op) || !reduce::knows(call.dtype) {
             return hccl(
                 sys::HCCL_E_NOT_SUPPORT,
-                format!("{name}: {} of {dtype} is not supported on {chip}", soc::op_name(op)),
+                format!(
+                    "{name}: {} of {dtype} is not supported on {chip}",
+                    soc::op_name(op)
+                ),
             );
         }
     } else if !soc.moves(call.dtype) {
-        return hccl(sys::HCCL_E_NOT_SUPPORT, format!("{name}: {dtype} is not supported on {chip}"));
+        return hccl(
+            sys::HCCL_E_NOT_SUPPORT,
+            format!("{name}: {dtype} is not supported on {chip}"),
+        );
     }
     if call.root >= comm.size {
-        return hccl(sys::HCCL_E_PARA, format!("{name}: root {} of {} ranks", call.root, comm.size));
+        return hccl(
+            sys::HCCL_E_PARA,
+            format!("{name}: root {} of {} ranks", call.root, comm.size),
+        );
     }
     if comm.suspended.load(Ordering::SeqCst) {
-        return hccl(sys::HCCL_E_SUSPENDING, format!("{name}: communicator {} is suspended", comm.name));
+        return hccl(
+            sys::HCCL_E_SUSPENDING,
+            format!("{name}: communicator {} is suspended", comm.name),
+        );
     }
     if let Some(failure) = comm.failure() {
         return hccl(sys::HCCL_E_REMOTE, format!("{name}: {}", failure.text));
@@ -153,7 +177,10 @@ pub(crate) fn submit(comm: *const c_void, stream: *const c_void, call: Call) -> 
             ),
         );
     }
-    stream.enqueue(Arc::new(collective)).map(|_| ()).map_err(runtime)
+    stream
+        .enqueue(Arc::new(collective))
+        .map(|_| ())
+        .map_err(runtime)
 }
 
 impl Collective {
@@ -161,14 +188,17 @@ impl Collective {
         let name = call.kind.name();
         let element = soc::element_bytes(call.dtype).expect("supported types have a size");
         let unit = call.count as usize * element;
-        let all = unit.checked_mul(comm.size as usize).unwrap_or(usize::MAX);
+        let all = unit.saturating_mul(comm.size as usize);
         let (send_bytes, recv_bytes) = match call.kind {
             Kind::AllReduce | Kind::Broadcast => (unit, unit),
             Kind::AllGather => (unit, all),
             Kind::ReduceScatter => (all, unit),
             Kind::Barrier => (0, 0),
         };
-        for (pointer, bytes, what) in [(call.send, send_bytes, "send"), (call.recv, recv_bytes, "receive")] {
+        for (pointer, bytes, what) in [
+            (call.send, send_bytes, "send"),
+            (call.recv, recv_bytes, "receive"),
+        ] {
             if bytes == 0 {
                 continue;
             }
@@ -178,7 +208,10 @@ impl Collective {
             if !pointer.addr().is_multiple_of(element) {
                 return hccl(
                     sys::HCCL_E_PARA,
-                    format!("{name}: {what} buffer {:#x} is not aligned to its elements", pointer.addr()),
+                    format!(
+                        "{name}: {what} buffer {:#x} is not aligned to its elements",
+                        pointer.addr()
+                    ),
                 );
             }
         }
@@ -189,8 +222,14 @@ impl Collective {
             root: call.root,
             count: call.count,
             unit,
-            send: Buffer { address: call.send.addr(), bytes: send_bytes },
-            recv: Buffer { address: call.recv.addr(), bytes: recv_bytes },
+            send: Buffer {
+                address: call.send.addr(),
+                bytes: send_bytes,
+            },
+            recv: Buffer {
+                address: call.recv.addr(),
+                bytes: recv_bytes,
+            },
             comm,
         };
         collective.check_overlap()?;
@@ -201,7 +240,8 @@ impl Collective {
     /// anywhere into its own input. Other overlaps have no meaning.
     fn check_overlap(&self) -> Outcome {
         let (send, recv) = (self.send, self.recv);
-        let apart = send.address + send.bytes <= recv.address || recv.address + recv.bytes <= send.address;
+        let apart =
+            send.address + send.bytes <= recv.address || recv.address + recv.bytes <= send.address;
         let fine = match self.kind {
             Kind::AllReduce | Kind::Broadcast => send.address == recv.address,
             Kind::AllGather => send.address == recv.address + self.comm.rank as usize * self.unit,
@@ -213,7 +253,10 @@ impl Collective {
         }
         hccl(
             sys::HCCL_E_PARA,
-            format!("{}: the send and the receive buffer overlap without being the same", self.kind.name()),
+            format!(
+                "{}: the send and the receive buffer overlap without being the same",
+                self.kind.name()
+            ),
         )
     }
 
@@ -233,11 +276,15 @@ impl Collective {
         }
         match arena.offset(buffer.address, buffer.bytes) {
             Ok(offset) => {
-                Ok(Span::inside(arena.region(), offset, buffer.bytes).expect("allocations lie inside"))
+                Ok(Span::inside(arena.region(), offset, buffer.bytes)
+                    .expect("allocations lie inside"))
             }
             Err(text) => refuse(
                 code::DEVICE_MEMORY,
-                format!("{}: a buffer was freed before the collective ran: {text}", self.kind.name()),
+                format!(
+                    "{}: a buffer was freed before the collective ran: {text}",
+                    self.kind.name()
+                ),
             ),
         }
     }
@@ -269,16 +316,28 @@ impl Collective {
         let (send, recv) = (self.span(self.send)?, self.span(self.recv)?);
         let mine = self.describe(&send, &recv);
         let small = self.is_small();
-        if small && self.kind != Kind::Barrier && (self.kind != Kind::Broadcast || self.root == comm.rank) {
-            comm.control.slot(rank, collective, send.bytes()).copy_from(&send);
+        if small
+            && self.kind != Kind::Barrier
+            && (self.kind != Kind::Broadcast || self.root == comm.rank)
+        {
+            comm.control
+                .slot(rank, collective, send.bytes())
+                .copy_from(&send);
         }
         comm.control.describe(rank, collective, mine);
         self.meet(stream, collective, phase + 1)?;
         memory::lock(&comm.order).phase = phase + 1;
-        let all: Vec<Descriptor> =
-            (0..comm.size as usize).map(|rank| comm.control.described(rank, collective)).collect();
+        let all: Vec<Descriptor> = (0..comm.size as usize)
+            .map(|rank| comm.control.described(rank, collective))
+            .collect();
         self.compare(&all)?;
-        let data = algorithms::Data { comm, collective, all: &all, send, recv };
+        let data = algorithms::Data {
+            comm,
+            collective,
+            all: &all,
+            send,
+            recv,
+        };
         if small {
             data.through_slots(self);
         }
@@ -300,27 +359,44 @@ impl Collective {
         let comm = &*self.comm;
         sync::arrive(&comm.control, comm.rank as usize, phase);
         let deadline = comm.exec_timeout.map(|limit| Instant::now() + limit);
-        let limit = comm.exec_timeout.map(|limit| limit.min(Duration::from_secs(1)));
+        let limit = comm
+            .exec_timeout
+            .map(|limit| limit.min(Duration::from_secs(1)));
         sync::wait(&comm.control, phase, comm.patience, limit, || {
-            let failure = if stream.aborted() { Some(stream.abort_failure()) } else { comm.failure() };
+            let failure = if stream.aborted() {
+                Some(stream.abort_failure())
+            } else {
+                comm.failure()
+            };
             failure.or_else(|| {
-                deadline.filter(|deadline| Instant::now() >= *deadline).map(|_| {
-                    let missing = sync::missing(&comm.control, phase).map_or_else(String::new, |rank| {
-                        format!(": rank {rank} has not come")
-                    });
-                    Failure::new(
-                        code::TASK_TIMEOUT,
-                        format!("collective {collective} timed out (HCCL_EXEC_TIMEOUT){missing}"),
-                    )
-                })
+                deadline
+                    .filter(|deadline| Instant::now() >= *deadline)
+                    .map(|_| {
+                        let missing = sync::missing(&comm.control, phase)
+                            .map_or_else(String::new, |rank| format!(": rank {rank} has not come"));
+                        Failure::new(
+                            code::TASK_TIMEOUT,
+                            format!(
+                                "collective {collective} timed out (HCCL_EXEC_TIMEOUT){missing}"
+                            ),
+                        )
+                    })
             })
         })
     }
 
     /// All ranks must mean the same collective.
     fn compare(&self, all: &[Descriptor]) -> Outcome {
-        let common = |what: &Descriptor| Descriptor { send: 0, recv: 0, ready: 0, ..*what };
-        let Some(other) = all.iter().position(|other| common(other) != common(&all[0])) else {
+        let common = |what: &Descriptor| Descriptor {
+            send: 0,
+            recv: 0,
+            ready: 0,
+            ..*what
+        };
+        let Some(other) = all
+            .iter()
+            .position(|other| common(other) != common(&all[0]))
+        else {
             return Ok(());
         };
         refuse(
@@ -339,18 +415,30 @@ impl Collective {
         if all[0].link == [0; 2] {
             return Ok(());
         }
-        let model = config::LinkModel { alpha_ns, bytes_per_ns: f64::from_bits(beta) };
+        let model = config::LinkModel {
+            alpha_ns,
+            bytes_per_ns: f64::from_bits(beta),
+        };
         let ready = all.iter().map(|one| one.ready).max().unwrap_or(0);
         let ranks = f64::from(self.comm.size);
         let (bytes, factor) = match self.kind {
             Kind::AllReduce => (self.unit as f64, 2.0 * (ranks - 1.0) / ranks),
-            Kind::AllGather | Kind::ReduceScatter => (self.unit as f64 * ranks, (ranks - 1.0) / ranks),
+            Kind::AllGather | Kind::ReduceScatter => {
+                (self.unit as f64 * ranks, (ranks - 1.0) / ranks)
+            }
             Kind::Broadcast => (self.unit as f64, if ranks > 1.0 { 1.0 } else { 0.0 }),
             Kind::Barrier => (0.0, 0.0),
         };
-        self.comm.device.link.transfer(model, ready, bytes * factor, || {
-            if stream.aborted() { Some(stream.abort_failure()) } else { self.comm.failure() }
-        })
+        self.comm
+            .device
+            .link
+            .transfer(model, ready, bytes * factor, || {
+                if stream.aborted() {
+                    Some(stream.abort_failure())
+                } else {
+                    self.comm.failure()
+                }
+            })
     }
 }
 
@@ -361,7 +449,11 @@ fn spell(what: &Descriptor) -> String {
     };
     let mut text = kind.name().to_owned();
     if kind != Kind::Barrier {
-        text += &format!(" of {} {}", what.count, soc::dtype_name(HcclDataType(what.dtype.into())));
+        text += &format!(
+            " of {} {}",
+            what.count,
+            soc::dtype_name(HcclDataType(what.dtype.into()))
+        );
     }
     if what.op != sys::HCCL_REDUCE_RESERVED.0 as u8 {
         text += &format!(", {}", soc::op_name(HcclReduceOp(what.op.into())));
@@ -371,7 +463,10 @@ fn spell(what: &Descriptor) -> String {
     }
     if what.link != [0; 2] {
         let beta = f64::from_bits(what.link[1]);
-        text += &format!(", modelled link {} us {beta} GB/s", what.link[0] as f64 / 1e3);
+        text += &format!(
+            ", modelled link {} us {beta} GB/s",
+            what.link[0] as f64 / 1e3
+        );
     }
     text
 }
@@ -386,7 +481,13 @@ impl Work for Collective {
     }
 
     fn run(&self, admission: u64, stream: &Stream) -> Outcome {
-        let give_up = || if stream.aborted() { Some(stream.abort_failure()) } else { self.comm.failure() };
+        let give_up = || {
+            if stream.aborted() {
+                Some(stream.abort_failure())
+            } else {
+                self.comm.failure()
+            }
+        };
         let outcome = match self.comm.wait_turn(admission, give_up) {
             Ok(_turn) => self.execute(stream),
             Err(failure) => Err(failure),
@@ -398,7 +499,12 @@ impl Work for Collective {
                 _ => sys::HCCL_E_REMOTE,
             };
             self.comm.give_up(failure.clone(), answer);
-            let text = format!("{} on communicator {}: {}", self.kind.name(), self.comm.name, failure.text);
+            let text = format!(
+                "{} on communicator {}: {}",
+                self.kind.name(),
+                self.comm.name,
+                failure.text
+            );
             Failure::new(failure.code, text)
         })
     }
@@ -406,7 +512,8 @@ impl Work for Collective {
     fn skip(&self, _: u64, cause: &Failure) {
         // The peers count on this call; without it no later one can match.
         let text = format!("{} was dropped: {}", self.kind.name(), cause.text);
-        self.comm.give_up(Failure::new(cause.code, text), sys::HCCL_E_REMOTE);
+        self.comm
+            .give_up(Failure::new(cause.code, text), sys::HCCL_E_REMOTE);
     }
 
     fn interrupt(&self) {

@@ -91,7 +91,8 @@ impl Control {
         let set = (collective & 1) as usize;
         let slots = LINE * (2 + self.ranks) + DESCRIPTOR * 2 * self.ranks;
         assert!(bytes <= SLOT);
-        Span::inside(&self.region, slots + SLOT * (2 * rank + set), bytes).expect("slots lie inside")
+        Span::inside(&self.region, slots + SLOT * (2 * rank + set), bytes)
+            .expect("slots lie inside")
     }
 
     /// Writes this rank's descriptor; visible to whoever sees it arrive afterwards.
@@ -101,11 +102,19 @@ impl Control {
             | u64::from(what.op) << 16
             | u64::from(what.root) << 32;
         let words = [
-            head, what.count, what.send, what.recv, what.ready, what.link[0], what.link[1],
+            head,
+            what.count,
+            what.send,
+            what.recv,
+            what.ready,
+            what.link[0],
+            what.link[1],
         ];
         let at = self.descriptor(rank, collective);
         for (index, word) in words.into_iter().enumerate() {
-            self.region.word64(at + 8 * index).store(word, Ordering::Relaxed);
+            self.region
+                .word64(at + 8 * index)
+                .store(word, Ordering::Relaxed);
         }
     }
 
@@ -204,13 +213,26 @@ mod tests {
         assert_eq!(control.described(2, 7), what);
         assert_eq!(control.described(2, 8).count, 0);
         control.slot(2, 1, SLOT).fill(255);
-        assert_eq!(control.described(2, 7), what, "slots and descriptors do not overlap");
+        assert_eq!(
+            control.described(2, 7),
+            what,
+            "slots and descriptors do not overlap"
+        );
     }
 
     #[test]
     fn four_threads_meet_many_times_even_asleep() {
         let control = Control::create(4).unwrap();
-        for patience in [Patience { pauses: 0, yields: 0 }, Patience { pauses: 10, yields: 50 }] {
+        for patience in [
+            Patience {
+                pauses: 0,
+                yields: 0,
+            },
+            Patience {
+                pauses: 10,
+                yields: 50,
+            },
+        ] {
             let first = control.phase(0).load(Ordering::Relaxed);
             thread::scope(|scope| {
                 for rank in 0..4 {

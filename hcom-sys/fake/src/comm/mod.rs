@@ -99,14 +99,31 @@ fn current_device() -> Outcome<Arc<Device>> {
 ///
 /// # Errors
 /// `HCCL_E_PARA` for a bad size, rank, setting or ticket; those of [`rendezvous::join`].
-pub(crate) fn init(ranks: u32, info: &HcclRootInfo, rank: u32, name: Option<String>) -> Outcome<Arc<Communicator>> {
+pub(crate) fn init(
+    ranks: u32,
+    info: &HcclRootInfo,
+    rank: u32,
+    name: Option<String>,
+) -> Outcome<Arc<Communicator>> {
     let para = |text: String| Failure::new(sys::HCCL_E_PARA.0 as i32, text);
     let config = config::get().map_err(|text| para(text.to_owned()))?;
     let device = current_device()?;
     let ticket = Ticket::from_root_info(info)?;
-    let joined =
-        rendezvous::join(&ticket, ranks, rank, device.id, &device.arena, config.connect_timeout)?;
-    Communicator::new(name.unwrap_or_else(|| ticket.communicator()), rank, device, joined, config.exec_timeout)
+    let joined = rendezvous::join(
+        &ticket,
+        ranks,
+        rank,
+        device.id,
+        &device.arena,
+        config.connect_timeout,
+    )?;
+    Communicator::new(
+        name.unwrap_or_else(|| ticket.communicator()),
+        rank,
+        device,
+        joined,
+        config.exec_timeout,
+    )
 }
 
 impl Communicator {
@@ -123,7 +140,10 @@ impl Communicator {
         // whole time slice. Measured on two cores: 50 pauses are 2 µs, 500 yields 250 µs.
         let pauses = if size <= cores { 50 } else { 0 };
         let system = |error: std::io::Error| {
-            Failure::new(sys::HCCL_E_SYSCALL.0 as i32, format!("no watch over the peers: {error}"))
+            Failure::new(
+                sys::HCCL_E_SYSCALL.0 as i32,
+                format!("no watch over the peers: {error}"),
+            )
         };
         let (stop, stopped) = wire::pair().map_err(system)?;
         let communicator = Arc::new(Self {
@@ -134,7 +154,10 @@ impl Communicator {
             device,
             control: joined.control,
             peers: joined.peers,
-            patience: Patience { pauses, yields: 500 },
+            patience: Patience {
+                pauses,
+                yields: 500,
+            },
             exec_timeout,
             order: Mutex::default(),
             turn: Condvar::new(),
@@ -161,9 +184,10 @@ impl Communicator {
     /// what `HcclGetCommAsyncError` says from now on.
     fn fail(&self, failure: Failure, answer: HcclResult) {
         let mut broken = lock(&self.broken);
-        if broken.is_none() {
+        broken.get_or_insert(failure);
+        // A peer that left in peace does not hide what happens after.
+        if self.async_error.load(Ordering::SeqCst) == 0 {
             self.async_error.store(answer.0 as i32, Ordering::SeqCst);
-            *broken = Some(failure);
         }
         drop(broken);
         self.is_broken.store(true, Ordering::SeqCst);
@@ -226,7 +250,10 @@ impl Communicator {
             if order.serving == number {
                 return Ok(Turn(self));
             }
-            order = self.turn.wait(order).unwrap_or_else(PoisonError::into_inner);
+            order = self
+                .turn
+                .wait(order)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 }

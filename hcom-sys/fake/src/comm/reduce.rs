@@ -25,8 +25,10 @@ enum Op {
 /// A type that is accumulated in itself or in a wider one.
 trait Number: Element {
     type Wide: Copy + Default + Arithmetic;
-    fn widen(from: &[Self], to: &mut [Self::Wide]);
-    fn narrow(from: &[Self::Wide], to: &mut [Self]);
+    /// Reads elements from `first` on; `raw` is room for as many.
+    fn load(from: &Span, first: usize, to: &mut [Self::Wide], raw: &mut [Self]);
+    /// Writes elements from `first` on to all targets; `raw` is room for as many.
+    fn store(from: &[Self::Wide], to: &[Span], first: usize, raw: &mut [Self]);
 }
 
 trait Arithmetic {
@@ -72,11 +74,13 @@ macro_rules! as_itself {
     ($($ty:ty),*) => {$(
         impl Number for $ty {
             type Wide = Self;
-            fn widen(from: &[Self], to: &mut [Self]) {
-                to.copy_from_slice(from);
+            fn load(from: &Span, first: usize, to: &mut [Self], _: &mut [Self]) {
+                from.read(first, to);
             }
-            fn narrow(from: &[Self], to: &mut [Self]) {
-                to.copy_from_slice(from);
+            fn store(from: &[Self], to: &[Span], first: usize, _: &mut [Self]) {
+                for target in to {
+                    target.write(first, from);
+                }
             }
         }
     )*};
@@ -87,11 +91,15 @@ macro_rules! through_f32 {
     ($($ty:ty),*) => {$(
         impl Number for $ty {
             type Wide = f32;
-            fn widen(from: &[Self], to: &mut [f32]) {
-                from.convert_to_f32_slice(to);
+            fn load(from: &Span, first: usize, to: &mut [f32], raw: &mut [Self]) {
+                from.read(first, raw);
+                raw.convert_to_f32_slice(to);
             }
-            fn narrow(from: &[f32], to: &mut [Self]) {
-                to.convert_from_f32_slice(from);
+            fn store(from: &[f32], to: &[Span], first: usize, raw: &mut [Self]) {
+                raw.convert_from_f32_slice(from);
+                for target in to {
+                    target.write(first, raw);
+                }
             }
         }
     )*};
@@ -137,7 +145,9 @@ fn with_type<R>(dtype: HcclDataType, body: impl FnOnce(Run) -> R) -> Option<R> {
 }
 
 fn run<T: Number>(op: Op, targets: &[Span], sources: &[Span]) {
-    let Some((first, rest)) = sources.split_first() else { return };
+    let Some((first, rest)) = sources.split_first() else {
+        return;
+    };
     let elements = first.bytes() / size_of::<T>();
     let mut raw = [T::default(); CHUNK];
     let mut sum = [T::Wide::default(); CHUNK];
@@ -145,17 +155,12 @@ fn run<T: Number>(op: Op, targets: &[Span], sources: &[Span]) {
     for start in (0..elements).step_by(CHUNK) {
         let count = CHUNK.min(elements - start);
         let (raw, sum, next) = (&mut raw[..count], &mut sum[..count], &mut next[..count]);
-        first.read(start, raw);
-        T::widen(raw, sum);
+        T::load(first, start, sum, raw);
         for source in rest {
-            source.read(start, raw);
-            T::widen(raw, next);
+            T::load(source, start, next, raw);
             combine(op, sum, next);
         }
-        T::narrow(sum, raw);
-        for target in targets {
-            target.write(start, raw);
-        }
+        T::store(sum, targets, start, raw);
     }
 }
 
@@ -198,18 +203,33 @@ mod tests {
         let (sources, target) = spans.split_at(spans.len() - 1);
         reduce(dtype, op, &[target[0].clone(), sources[0].clone()], sources);
         let out: Vec<T> = target[0].to_vec();
-        assert_eq!(sources[0].to_vec::<u8>(), target[0].to_vec::<u8>(), "a target may be a source");
+        assert_eq!(
+            sources[0].to_vec::<u8>(),
+            target[0].to_vec::<u8>(),
+            "a target may be a source"
+        );
         out
     }
-
 
     #[test]
     fn integers_wrap() {
         let sources: [&[i32]; 3] = [&[i32::MAX, 3, -5], &[1, 4, 7], &[0, 5, -9]];
-        assert_eq!(reduced(sys::HCCL_DATA_TYPE_INT32, sys::HCCL_REDUCE_SUM, &sources), [i32::MIN, 12, -7]);
-        assert_eq!(reduced(sys::HCCL_DATA_TYPE_INT32, sys::HCCL_REDUCE_PROD, &sources), [0, 60, 315]);
-        assert_eq!(reduced(sys::HCCL_DATA_TYPE_INT32, sys::HCCL_REDUCE_MAX, &sources), [i32::MAX, 5, 7]);
-        assert_eq!(reduced(sys::HCCL_DATA_TYPE_INT32, sys::HCCL_REDUCE_MIN, &sources), [0, 3, -9]);
+        assert_eq!(
+            reduced(sys::HCCL_DATA_TYPE_INT32, sys::HCCL_REDUCE_SUM, &sources),
+            [i32::MIN, 12, -7]
+        );
+        assert_eq!(
+            reduced(sys::HCCL_DATA_TYPE_INT32, sys::HCCL_REDUCE_PROD, &sources),
+            [0, 60, 315]
+        );
+        assert_eq!(
+            reduced(sys::HCCL_DATA_TYPE_INT32, sys::HCCL_REDUCE_MAX, &sources),
+            [i32::MAX, 5, 7]
+        );
+        assert_eq!(
+            reduced(sys::HCCL_DATA_TYPE_INT32, sys::HCCL_REDUCE_MIN, &sources),
+            [0, 3, -9]
+        );
     }
 
     #[test]
@@ -217,9 +237,15 @@ mod tests {
         let b = bf16::from_f32;
         let h = f16::from_f32;
         let bs: [&[bf16]; 3] = [&[b(256.0)], &[b(1.0)], &[b(1.0)]];
-        assert_eq!(reduced(sys::HCCL_DATA_TYPE_BFP16, sys::HCCL_REDUCE_SUM, &bs), [b(258.0)]);
+        assert_eq!(
+            reduced(sys::HCCL_DATA_TYPE_BFP16, sys::HCCL_REDUCE_SUM, &bs),
+            [b(258.0)]
+        );
         let hs: [&[f16]; 3] = [&[h(2048.0)], &[h(1.0)], &[h(1.0)]];
-        assert_eq!(reduced(sys::HCCL_DATA_TYPE_FP16, sys::HCCL_REDUCE_SUM, &hs), [h(2050.0)]);
+        assert_eq!(
+            reduced(sys::HCCL_DATA_TYPE_FP16, sys::HCCL_REDUCE_SUM, &hs),
+            [h(2050.0)]
+        );
     }
 
     #[test]
@@ -237,10 +263,15 @@ mod tests {
 
     #[test]
     fn long_rows_are_whole() {
-        let rows: Vec<Vec<f32>> =
-            (0..3).map(|rank| (0..2500).map(|i| (i * 4 + rank) as f32).collect()).collect();
+        let rows: Vec<Vec<f32>> = (0..3)
+            .map(|rank| (0..2500).map(|i| (i * 4 + rank) as f32).collect())
+            .collect();
         let sources: Vec<&[f32]> = rows.iter().map(|row| &row[..]).collect();
         let sum = reduced(sys::HCCL_DATA_TYPE_FP32, sys::HCCL_REDUCE_SUM, &sources);
-        assert!(sum.iter().enumerate().all(|(i, &value)| value == (i * 12 + 3) as f32));
+        assert!(
+            sum.iter()
+                .enumerate()
+                .all(|(i, &value)| value == (i * 12 + 3) as f32)
+        );
     }
 }

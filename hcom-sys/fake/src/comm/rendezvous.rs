@@ -62,8 +62,12 @@ fn system(what: &str) -> impl Fn(io::Error) -> Failure + '_ {
 }
 
 fn address(ticket: &Ticket) -> Outcome<SocketAddrUnix> {
-    SocketAddrUnix::new_abstract_name(ticket.communicator().as_bytes())
-        .map_err(|error| failure(sys::HCCL_E_INTERNAL, format!("the rendezvous has no address: {error}")))
+    SocketAddrUnix::new_abstract_name(ticket.communicator().as_bytes()).map_err(|error| {
+        failure(
+            sys::HCCL_E_INTERNAL,
+            format!("the rendezvous has no address: {error}"),
+        )
+    })
 }
 
 /// Opens a rendezvous and serves it in a thread of its own.
@@ -101,8 +105,17 @@ impl Hello {
         if reader.number()? != HELLO || reader.bytes()? != ticket.token {
             return None;
         }
-        let mut small = || reader.number().and_then(|number| u32::try_from(number).ok());
-        Some(Self { ranks: small()?, rank: small()?, device: small()?, memory: files.pop()? })
+        let mut small = || {
+            reader
+                .number()
+                .and_then(|number| u32::try_from(number).ok())
+        };
+        Some(Self {
+            ranks: small()?,
+            rank: small()?,
+            device: small()?,
+            memory: files.pop()?,
+        })
     }
 }
 
@@ -110,8 +123,11 @@ fn serve(listener: &OwnedFd, ticket: &Ticket) {
     let mut guests = Vec::new();
     let outcome = gather(listener, ticket, &mut guests).and_then(|()| hand_out(&guests));
     if let Err(refusal) = outcome {
-        let message =
-            Writer::default().number(REFUSED).number(refusal.code as u64).bytes(refusal.text.as_bytes()).done();
+        let message = Writer::default()
+            .number(REFUSED)
+            .number(refusal.code as u64)
+            .bytes(refusal.text.as_bytes())
+            .done();
         for guest in &guests {
             // Whoever left already does not need to know.
             let _ = wire::send(&guest.socket, &message, &[]);
@@ -123,12 +139,19 @@ fn serve(listener: &OwnedFd, ticket: &Ticket) {
 fn gather(listener: &OwnedFd, ticket: &Ticket, guests: &mut Vec<Guest>) -> Outcome {
     loop {
         let sockets = std::iter::once(listener).chain(guests.iter().map(|guest| &guest.socket));
-        let mut waiting: Vec<_> = sockets.map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
+        let mut waiting: Vec<_> = sockets
+            .map(|socket| PollFd::new(socket, PollFlags::IN))
+            .collect();
         match poll(&mut waiting, None) {
             Err(rustix::io::Errno::INTR) => continue,
-            outcome => outcome.map_err(|error| system("the rendezvous cannot wait")(error.into()))?,
+            outcome => {
+                outcome.map_err(|error| system("the rendezvous cannot wait")(error.into()))?
+            }
         };
-        let ready: Vec<bool> = waiting.iter().map(|one| !one.revents().is_empty()).collect();
+        let ready: Vec<bool> = waiting
+            .iter()
+            .map(|one| !one.revents().is_empty())
+            .collect();
         drop(waiting);
         let mut news = false;
         for index in (0..guests.len()).rev().filter(|&index| ready[index + 1]) {
@@ -163,7 +186,11 @@ fn gather(listener: &OwnedFd, ticket: &Ticket, guests: &mut Vec<Guest>) -> Outco
             && owner.uid == rustix::process::geteuid()
         {
             let pid = owner.pid.as_raw_nonzero().get().unsigned_abs();
-            guests.push(Guest { socket, pid, hello: None });
+            guests.push(Guest {
+                socket,
+                pid,
+                hello: None,
+            });
         }
         if news && check(guests)? {
             return Ok(());
@@ -173,8 +200,10 @@ fn gather(listener: &OwnedFd, ticket: &Ticket, guests: &mut Vec<Guest>) -> Outco
 
 /// Whether all ranks are there; tells everyone who is missing.
 fn check(guests: &[Guest]) -> Outcome<bool> {
-    let hellos: Vec<(u32, &Hello)> =
-        guests.iter().filter_map(|guest| Some((guest.pid, guest.hello.as_ref()?))).collect();
+    let hellos: Vec<(u32, &Hello)> = guests
+        .iter()
+        .filter_map(|guest| Some((guest.pid, guest.hello.as_ref()?)))
+        .collect();
     for (index, &(pid, hello)) in hellos.iter().enumerate() {
         for &(other_pid, other) in &hellos[..index] {
             if other.ranks != hello.ranks {
@@ -189,7 +218,10 @@ fn check(guests: &[Guest]) -> Outcome<bool> {
             if other.rank == hello.rank {
                 return Err(failure(
                     sys::HCCL_E_PARA,
-                    format!("processes {other_pid} and {pid} both call themselves rank {}", hello.rank),
+                    format!(
+                        "processes {other_pid} and {pid} both call themselves rank {}",
+                        hello.rank
+                    ),
                 ));
             }
             if other.device == hello.device {
@@ -205,12 +237,15 @@ fn check(guests: &[Guest]) -> Outcome<bool> {
         }
     }
     let ranks = hellos.first().map_or(0, |(_, hello)| hello.ranks);
-    let missing: Vec<u32> =
-        (0..ranks).filter(|rank| hellos.iter().all(|(_, hello)| hello.rank != *rank)).collect();
+    let missing: Vec<u32> = (0..ranks)
+        .filter(|rank| hellos.iter().all(|(_, hello)| hello.rank != *rank))
+        .collect();
     if missing.is_empty() {
         return Ok(true);
     }
-    let mut message = Writer::default().number(WAITING).number(missing.len() as u64);
+    let mut message = Writer::default()
+        .number(WAITING)
+        .number(missing.len() as u64);
     for &rank in missing.iter().take(256) {
         message = message.number(u64::from(rank));
     }
@@ -223,17 +258,25 @@ fn check(guests: &[Guest]) -> Outcome<bool> {
 
 /// Gives every rank the control block and what belongs to each of its peers.
 fn hand_out(guests: &[Guest]) -> Outcome {
-    let mut ranks: Vec<(&Guest, &Hello)> =
-        guests.iter().filter_map(|guest| Some((guest, guest.hello.as_ref()?))).collect();
+    let mut ranks: Vec<(&Guest, &Hello)> = guests
+        .iter()
+        .filter_map(|guest| Some((guest, guest.hello.as_ref()?)))
+        .collect();
     ranks.sort_by_key(|(_, hello)| hello.rank);
     let control = Control::create(ranks.len()).map_err(system("no control block"))?;
-    let file = control.region().file().expect("a control block is a memory file");
+    let file = control
+        .region()
+        .file()
+        .expect("a control block is a memory file");
     let complete = Writer::default().number(COMPLETE).done();
     let give = |to: &Guest, bytes: &[u8], files: &[BorrowedFd<'_>]| {
         wire::send(&to.socket, bytes, files).map_err(|error| {
             failure(
                 sys::HCCL_E_REMOTE,
-                format!("process {} left while the communicator was set up: {error}", to.pid),
+                format!(
+                    "process {} left while the communicator was set up: {error}",
+                    to.pid
+                ),
             )
         })
     };
@@ -241,13 +284,25 @@ fn hand_out(guests: &[Guest]) -> Outcome {
         give(guest, &complete, &[file])?;
     }
     let describe = |(guest, hello): &(&Guest, &Hello)| {
-        Writer::default().number(PEER).number(u64::from(hello.rank)).number(u64::from(guest.pid)).done()
+        Writer::default()
+            .number(PEER)
+            .number(u64::from(hello.rank))
+            .number(u64::from(guest.pid))
+            .done()
     };
     for (index, one) in ranks.iter().enumerate() {
         for other in &ranks[index + 1..] {
             let (near, far) = wire::pair().map_err(system("no socket between two ranks"))?;
-            give(one.0, &describe(other), &[other.1.memory.as_fd(), near.as_fd()])?;
-            give(other.0, &describe(one), &[one.1.memory.as_fd(), far.as_fd()])?;
+            give(
+                one.0,
+                &describe(other),
+                &[other.1.memory.as_fd(), near.as_fd()],
+            )?;
+            give(
+                other.0,
+                &describe(one),
+                &[one.1.memory.as_fd(), far.as_fd()],
+            )?;
         }
     }
     Ok(())
@@ -267,7 +322,10 @@ pub(crate) fn join(
     limit: Duration,
 ) -> Outcome<Joined> {
     if ranks > MOST_RANKS {
-        return Err(failure(sys::HCCL_E_PARA, format!("{ranks} ranks; at most {MOST_RANKS} on one host")));
+        return Err(failure(
+            sys::HCCL_E_PARA,
+            format!("{ranks} ranks; at most {MOST_RANKS} on one host"),
+        ));
     }
     let deadline = Instant::now() + limit;
     let socket = wire::socket().map_err(system("no socket to the rendezvous"))?;
@@ -277,9 +335,13 @@ pub(crate) fn join(
             format!("nobody serves this root info: the root is gone, or the ticket was used already ({error})"),
         )
     })?;
-    let owner = sockopt::socket_peercred(&socket).map_err(|error| system("the root has no name")(error.into()))?;
+    let owner = sockopt::socket_peercred(&socket)
+        .map_err(|error| system("the root has no name")(error.into()))?;
     if owner.uid != rustix::process::geteuid() {
-        return Err(failure(sys::HCCL_E_TCP_CONNECT, "another user serves this root info"));
+        return Err(failure(
+            sys::HCCL_E_TCP_CONNECT,
+            "another user serves this root info",
+        ));
     }
     let hello = Writer::default()
         .number(HELLO)
@@ -288,17 +350,26 @@ pub(crate) fn join(
         .number(u64::from(rank))
         .number(u64::from(device))
         .done();
-    let memory = arena.region().file().expect("device memory is a memory file");
+    let memory = arena
+        .region()
+        .file()
+        .expect("device memory is a memory file");
     let lost = || {
         failure(
             sys::HCCL_E_REMOTE,
-            format!("the root (process {}) left while the communicator was set up", owner.pid),
+            format!(
+                "the root (process {}) left while the communicator was set up",
+                owner.pid
+            ),
         )
     };
     wire::send(&socket, &hello, &[memory]).map_err(|_| lost())?;
     receive_all(&socket, ranks, rank, deadline, lost).map_err(|refusal| {
         if refusal.code == sys::HCCL_E_TIMEOUT.0 as i32 {
-            return Failure::new(refusal.code, format!("after {} s: {}", limit.as_secs_f32(), refusal.text));
+            return Failure::new(
+                refusal.code,
+                format!("after {} s: {}", limit.as_secs_f32(), refusal.text),
+            );
         }
         refusal
     })
@@ -324,7 +395,8 @@ fn receive_all(
         if !wire::readable(socket, deadline).map_err(system("cannot wait for the rendezvous"))? {
             return Err(failure(sys::HCCL_E_TIMEOUT, missing));
         }
-        let Some((bytes, mut files)) = wire::receive(socket).map_err(system("the rendezvous"))? else {
+        let Some((bytes, mut files)) = wire::receive(socket).map_err(system("the rendezvous"))?
+        else {
             return Err(lost());
         };
         let mut reader = Reader(&bytes);
@@ -332,21 +404,35 @@ fn receive_all(
         match next()? {
             WAITING => {
                 let count = next()?;
-                let listed: Vec<String> =
-                    (0..count.min(256)).map(|_| Ok(next()?.to_string())).collect::<Outcome<_>>()?;
-                missing = format!("{count} of {ranks} ranks are missing: {}", listed.join(", "));
+                let listed: Vec<String> = (0..count.min(256))
+                    .map(|_| Ok(next()?.to_string()))
+                    .collect::<Outcome<_>>()?;
+                missing = format!(
+                    "{count} of {ranks} ranks are missing: {}",
+                    listed.join(", ")
+                );
             }
             COMPLETE => {
                 let file = files.pop().ok_or_else(&lost)?;
-                control =
-                    Some(Control::adopt(file, ranks as usize).map_err(system("the control block"))?);
+                control = Some(
+                    Control::adopt(file, ranks as usize).map_err(system("the control block"))?,
+                );
             }
             PEER => {
                 let (who, pid) = (next()?, next()?);
-                let (Some(near), Some(memory)) = (files.pop(), files.pop()) else { return Err(lost()) };
+                let (Some(near), Some(memory)) = (files.pop(), files.pop()) else {
+                    return Err(lost());
+                };
                 let region = Region::adopt(memory).map_err(system("a peer's memory"))?;
-                let slot = peers.get_mut(who as usize).filter(|_| who != u64::from(rank)).ok_or_else(&lost)?;
-                *slot = Some(Peer { pid: pid as u32, region, socket: near });
+                let slot = peers
+                    .get_mut(who as usize)
+                    .filter(|_| who != u64::from(rank))
+                    .ok_or_else(&lost)?;
+                *slot = Some(Peer {
+                    pid: pid as u32,
+                    region,
+                    socket: near,
+                });
                 left -= 1;
             }
             _ => {

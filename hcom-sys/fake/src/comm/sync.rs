@@ -194,13 +194,21 @@ mod tests {
     }
 
     fn word() -> Word {
-        Word { value: AtomicU32::new(0), bucket: Mutex::new(()), woken: Condvar::new() }
+        Word {
+            value: AtomicU32::new(0),
+            bucket: Mutex::new(()),
+            woken: Condvar::new(),
+        }
     }
 
     impl Words {
         fn new(ranks: usize) -> Self {
             let phases = (0..ranks).map(|_| AtomicU64::new(0)).collect();
-            Self { phases, sleepers: word(), bell: word() }
+            Self {
+                phases,
+                sleepers: word(),
+                bell: word(),
+            }
         }
     }
 
@@ -220,7 +228,10 @@ mod tests {
         }
     }
 
-    const AT_ONCE: Patience = Patience { pauses: 0, yields: 0 };
+    const AT_ONCE: Patience = Patience {
+        pauses: 0,
+        yields: 0,
+    };
 
     fn explore(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
         let mut model = loom::model::Builder::new();

@@ -30,11 +30,18 @@ pub(crate) struct Ticket {
 impl Ticket {
     /// A ticket nobody can guess.
     pub(crate) fn random() -> Outcome<Self> {
-        let mut ticket = Self { name: [0; NAME], token: [0; TOKEN] };
-        let random = getrandom::fill(&mut ticket.name).and_then(|()| getrandom::fill(&mut ticket.token));
+        let mut ticket = Self {
+            name: [0; NAME],
+            token: [0; TOKEN],
+        };
+        let random =
+            getrandom::fill(&mut ticket.name).and_then(|()| getrandom::fill(&mut ticket.token));
         match random {
             Ok(()) => Ok(ticket),
-            Err(error) => refuse(sys::HCCL_E_SYSCALL.0 as i32, format!("no random numbers: {error}")),
+            Err(error) => refuse(
+                sys::HCCL_E_SYSCALL.0 as i32,
+                format!("no random numbers: {error}"),
+            ),
         }
     }
 
@@ -55,7 +62,9 @@ impl Ticket {
             bytes[at..at + part.len()].copy_from_slice(part);
             at += part.len();
         }
-        HcclRootInfo { internal: bytes.map(|byte| byte as c_char) }
+        HcclRootInfo {
+            internal: bytes.map(|byte| byte as c_char),
+        }
     }
 
     /// Reads a ticket.
@@ -73,7 +82,10 @@ impl Ticket {
         }
         let (name, rest) = rest[1..].split_first_chunk().expect("4108 bytes");
         let token = rest.first_chunk().expect("4108 bytes");
-        Ok(Self { name: *name, token: *token })
+        Ok(Self {
+            name: *name,
+            token: *token,
+        })
     }
 }
 
@@ -86,8 +98,15 @@ mod tests {
         let ticket = Ticket::random().unwrap();
         let info = ticket.to_root_info();
         assert_eq!(Ticket::from_root_info(&info).unwrap(), ticket);
-        let torn = HcclRootInfo { internal: [0; 4108] };
-        assert!(Ticket::from_root_info(&torn).unwrap_err().text.contains("no ticket"));
+        let torn = HcclRootInfo {
+            internal: [0; 4108],
+        };
+        assert!(
+            Ticket::from_root_info(&torn)
+                .unwrap_err()
+                .text
+                .contains("no ticket")
+        );
         assert_ne!(Ticket::random().unwrap(), ticket);
     }
 }

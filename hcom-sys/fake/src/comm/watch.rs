@@ -40,11 +40,16 @@ pub(super) fn start(communicator: &Arc<Communicator>, stopped: OwnedFd) -> io::R
 fn watch(communicator: &Weak<Communicator>, mut sockets: Vec<(usize, OwnedFd)>, stopped: &OwnedFd) {
     loop {
         let all = std::iter::once(stopped).chain(sockets.iter().map(|(_, socket)| socket));
-        let mut waiting: Vec<_> = all.map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
+        let mut waiting: Vec<_> = all
+            .map(|socket| PollFd::new(socket, PollFlags::IN))
+            .collect();
         if poll(&mut waiting, None).is_err_and(|error| error != rustix::io::Errno::INTR) {
             return;
         }
-        let ready: Vec<bool> = waiting.iter().map(|one| !one.revents().is_empty()).collect();
+        let ready: Vec<bool> = waiting
+            .iter()
+            .map(|one| !one.revents().is_empty())
+            .collect();
         drop(waiting);
         if ready[0] {
             return;
@@ -55,7 +60,9 @@ fn watch(communicator: &Weak<Communicator>, mut sockets: Vec<(usize, OwnedFd)>, 
                 Ok(Some((bytes, _))) => bytes.first().copied(),
                 _ => None,
             };
-            let Some(communicator) = communicator.upgrade() else { return };
+            let Some(communicator) = communicator.upgrade() else {
+                return;
+            };
             report(&communicator, rank, word);
         }
     }

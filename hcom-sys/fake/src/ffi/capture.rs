@@ -1,6 +1,10 @@
 //! Captured graphs.
 #![expect(unsafe_code, reason = "the C interface hands over raw pointers")]
-#![allow(non_snake_case, clippy::missing_safety_doc, reason = "names and contracts are those of the C interface")]
+#![allow(
+    non_snake_case,
+    clippy::missing_safety_doc,
+    reason = "names and contracts are those of the C interface"
+)]
 
 use hcom_sys::bindings::{
     self as sys, aclError, aclmdlRI, aclmdlRICaptureMode, aclmdlRICaptureStatus, aclrtStream,
@@ -32,12 +36,18 @@ macro_rules! for_each_capture_symbol {
 fn mode_of(mode: aclmdlRICaptureMode) -> Outcome<Mode> {
     match Mode::from_number(mode.0) {
         Some(mode) => Ok(mode),
-        None => refuse(code::INVALID_PARAM, format!("capture mode {}, expected 0 to 2", mode.0)),
+        None => refuse(
+            code::INVALID_PARAM,
+            format!("capture mode {}, expected 0 to 2", mode.0),
+        ),
     }
 }
 
 /// `aclmdlRICaptureBegin`
-pub unsafe extern "C" fn aclmdlRICaptureBegin(stream: aclrtStream, mode: aclmdlRICaptureMode) -> aclError {
+pub unsafe extern "C" fn aclmdlRICaptureBegin(
+    stream: aclrtStream,
+    mode: aclmdlRICaptureMode,
+) -> aclError {
     acl("aclmdlRICaptureBegin", || {
         if stream.is_null() {
             return refuse(code::INVALID_PARAM, "the default stream cannot be captured");
@@ -84,7 +94,9 @@ pub unsafe extern "C" fn aclmdlRICaptureEnd(stream: aclrtStream, model: *mut acl
 }
 
 /// `aclmdlRICaptureThreadExchangeMode`
-pub unsafe extern "C" fn aclmdlRICaptureThreadExchangeMode(mode: *mut aclmdlRICaptureMode) -> aclError {
+pub unsafe extern "C" fn aclmdlRICaptureThreadExchangeMode(
+    mode: *mut aclmdlRICaptureMode,
+) -> aclError {
     acl("aclmdlRICaptureThreadExchangeMode", || {
         // SAFETY: the caller passes null or a mode that is replaced by the one before.
         let Some(mode) = (unsafe { mode.as_mut() }) else {
@@ -98,7 +110,9 @@ pub unsafe extern "C" fn aclmdlRICaptureThreadExchangeMode(mode: *mut aclmdlRICa
 
 /// `aclmdlRIExecuteAsync`
 pub unsafe extern "C" fn aclmdlRIExecuteAsync(model: aclmdlRI, stream: aclrtStream) -> aclError {
-    acl("aclmdlRIExecuteAsync", || capture::execute(model, &stream::find(stream)?))
+    acl("aclmdlRIExecuteAsync", || {
+        capture::execute(model, &stream::find(stream)?)
+    })
 }
 
 /// `aclmdlRIDestroy`

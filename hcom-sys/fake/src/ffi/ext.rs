@@ -1,6 +1,10 @@
 //! What only this library offers: host-readable memory, the modelled link, faults on demand.
 #![expect(unsafe_code, reason = "the C interface hands over raw pointers")]
-#![allow(non_snake_case, clippy::missing_safety_doc, reason = "names and contracts are those of the C interface")]
+#![allow(
+    non_snake_case,
+    clippy::missing_safety_doc,
+    reason = "names and contracts are those of the C interface"
+)]
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -42,10 +46,16 @@ pub unsafe extern "C" fn hcomExtHostPointer(
 /// `hcomExtGetLink`
 pub unsafe extern "C" fn hcomExtGetLink(place: *mut hcomExtLink) -> aclError {
     acl("hcomExtGetLink", || {
-        let answer = link::model().map_or(hcomExtLink { alphaUs: 0.0, gbytesPerS: 0.0 }, |model| hcomExtLink {
-            alphaUs: model.alpha_ns as f64 / 1e3,
-            gbytesPerS: model.bytes_per_ns,
-        });
+        let answer = link::model().map_or(
+            hcomExtLink {
+                alphaUs: 0.0,
+                gbytesPerS: 0.0,
+            },
+            |model| hcomExtLink {
+                alphaUs: model.alpha_ns as f64 / 1e3,
+                gbytesPerS: model.bytes_per_ns,
+            },
+        );
         // SAFETY: the caller passes null or a place for the answer.
         unsafe { put(place, code::INVALID_PARAM, answer) }
     })
@@ -55,18 +65,27 @@ pub unsafe extern "C" fn hcomExtGetLink(place: *mut hcomExtLink) -> aclError {
 pub unsafe extern "C" fn hcomExtSetLink(link: *const hcomExtLink) -> aclError {
     acl("hcomExtSetLink", || {
         // SAFETY: the caller passes null or a link.
-        let Some(&hcomExtLink { alphaUs: alpha, gbytesPerS: beta }) = (unsafe { link.as_ref() }) else {
+        let Some(&hcomExtLink {
+            alphaUs: alpha,
+            gbytesPerS: beta,
+        }) = (unsafe { link.as_ref() })
+        else {
             return refuse(code::INVALID_PARAM, "the link is null");
         };
         let model = match (alpha, beta) {
             (0.0, 0.0) => None,
             (alpha, beta) if (0.0..=1e6).contains(&alpha) && beta > 0.0 && beta.is_finite() => {
-                Some(LinkModel { alpha_ns: (alpha * 1e3).round() as u64, bytes_per_ns: beta })
+                Some(LinkModel {
+                    alpha_ns: (alpha * 1e3).round() as u64,
+                    bytes_per_ns: beta,
+                })
             }
             _ => {
                 return refuse(
                     code::INVALID_PARAM,
-                    format!("a link of {alpha} us and {beta} GB/s: expected 0 to 1000000 and above 0"),
+                    format!(
+                        "a link of {alpha} us and {beta} GB/s: expected 0 to 1000000 and above 0"
+                    ),
                 );
             }
         };
@@ -88,7 +107,10 @@ pub unsafe extern "C" fn hcomExtInjectFault(
         }
         // SAFETY: not null, and the caller passes a C string.
         let symbol = unsafe { CStr::from_ptr(symbol) }.to_string_lossy();
-        let known = crate::table().symbols.iter().any(|(name, _)| *name == symbol);
+        let known = crate::table()
+            .symbols
+            .iter()
+            .any(|(name, _)| *name == symbol);
         if !known || nth == 0 || code == 0 || stage.0 > sys::HCOM_EXT_FAULT_TASK.0 {
             return refuse(
                 code::INVALID_PARAM,

@@ -1,6 +1,10 @@
 //! Communicators and collectives.
 #![expect(unsafe_code, reason = "the C interface hands over raw pointers")]
-#![allow(non_snake_case, clippy::missing_safety_doc, reason = "names and contracts are those of the C interface")]
+#![allow(
+    non_snake_case,
+    clippy::missing_safety_doc,
+    reason = "names and contracts are those of the C interface"
+)]
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
@@ -14,10 +18,10 @@ use hcom_sys::bindings::{
 
 use super::{hccl, put};
 use crate::comm::{self, COMMUNICATORS, Call, Communicator, Kind};
+use crate::config;
 use crate::device;
 use crate::error::{Failure, Outcome, refuse};
 use crate::handle::to_pointer;
-use crate::config;
 use crate::soc::Family;
 
 /// Hands the functions of this file to the macro `$callback`, with their signatures.
@@ -101,7 +105,9 @@ pub unsafe extern "C" fn HcclCommInitRootInfo(
     comm: *mut HcclComm,
 ) -> HcclResult {
     // SAFETY: passed on as it came.
-    hccl("HcclCommInitRootInfo", || unsafe { init(ranks, root_info, rank, None, comm) })
+    hccl("HcclCommInitRootInfo", || unsafe {
+        init(ranks, root_info, rank, None, comm)
+    })
 }
 
 /// The name in a configuration; `None` when it leaves it to the library.
@@ -115,7 +121,10 @@ unsafe fn configured_name(config: *const HcclCommConfig) -> Outcome<Option<Strin
     // SAFETY: as above.
     let [magic, version] = unsafe { head.add(8).cast::<[u32; 2]>().read_unaligned() };
     if magic != sys::HCCL_COMM_CONFIG_MAGIC_WORD || size < 24 {
-        return refuse(PARA, "the configuration was not prepared by HcclCommConfigInit");
+        return refuse(
+            PARA,
+            "the configuration was not prepared by HcclCommConfigInit",
+        );
     }
     let mut known = HcclCommConfig::default();
     let bytes = size.min(size_of::<HcclCommConfig>());
@@ -124,7 +133,12 @@ unsafe fn configured_name(config: *const HcclCommConfig) -> Outcome<Option<Strin
     if version < 2 {
         return Ok(None);
     }
-    let name: Vec<u8> = known.hcclCommName.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect();
+    let name: Vec<u8> = known
+        .hcclCommName
+        .iter()
+        .take_while(|&&c| c != 0)
+        .map(|&c| c as u8)
+        .collect();
     if name.len() >= NAME {
         return refuse(PARA, "the communicator's name has no end");
     }
@@ -143,7 +157,9 @@ fn by_name(name: &str) -> Option<std::sync::Arc<Communicator>> {
     let mut all = COMMUNICATORS.all();
     all.retain(|communicator| communicator.name == name);
     let device = current_id();
-    let own = all.iter().position(|communicator| communicator.device.id == device);
+    let own = all
+        .iter()
+        .position(|communicator| communicator.device.id == device);
     own.map(|at| all.swap_remove(at)).or_else(|| all.pop())
 }
 
@@ -170,7 +186,11 @@ pub unsafe extern "C" fn HcclCommInitRootInfoConfig(
 }
 
 /// `HcclCommInitAll`
-pub unsafe extern "C" fn HcclCommInitAll(count: u32, devices: *mut i32, comms: *mut HcclComm) -> HcclResult {
+pub unsafe extern "C" fn HcclCommInitAll(
+    count: u32,
+    devices: *mut i32,
+    comms: *mut HcclComm,
+) -> HcclResult {
     hccl("HcclCommInitAll", || {
         if count == 0 {
             return refuse(PARA, "0 devices");
@@ -220,7 +240,8 @@ fn init_all(devices: &[i32]) -> Vec<Outcome<std::sync::Arc<Communicator>>> {
             device::release(devices[0]);
             ticket
         });
-        root.join().unwrap_or_else(|_| refuse(sys::HCCL_E_INTERNAL.0 as i32, "the root panicked"))
+        root.join()
+            .unwrap_or_else(|_| refuse(sys::HCCL_E_INTERNAL.0 as i32, "the root panicked"))
     });
     let ticket = match ticket {
         Ok(ticket) => ticket,
@@ -233,30 +254,45 @@ fn init_all(devices: &[i32]) -> Vec<Outcome<std::sync::Arc<Communicator>>> {
             .map(|(rank, &device)| {
                 let ticket = &ticket;
                 scope.spawn(move || {
-                    on(device, &|| comm::init(devices.len() as u32, ticket, rank as u32, None))
+                    on(device, &|| {
+                        comm::init(devices.len() as u32, ticket, rank as u32, None)
+                    })
                 })
             })
             .collect();
         let panicked = || refuse(sys::HCCL_E_INTERNAL.0 as i32, "a rank panicked");
-        ranks.into_iter().map(|rank| rank.join().unwrap_or_else(|_| panicked())).collect()
+        ranks
+            .into_iter()
+            .map(|rank| rank.join().unwrap_or_else(|_| panicked()))
+            .collect()
     })
 }
 
 /// `HcclCommDestroy`: null is allowed; whatever still waits in the communicator fails at once.
 pub unsafe extern "C" fn HcclCommDestroy(comm: HcclComm) -> HcclResult {
-    hccl("HcclCommDestroy", || if comm.is_null() { Ok(()) } else { comm::destroy(comm) })
+    hccl("HcclCommDestroy", || {
+        if comm.is_null() {
+            Ok(())
+        } else {
+            comm::destroy(comm)
+        }
+    })
 }
 
 /// `HcclGetRankSize`
 pub unsafe extern "C" fn HcclGetRankSize(comm: HcclComm, size: *mut u32) -> HcclResult {
     // SAFETY: the caller passes null or a place for the answer.
-    hccl("HcclGetRankSize", || unsafe { put(size, PTR, comm::find(comm)?.size) })
+    hccl("HcclGetRankSize", || unsafe {
+        put(size, PTR, comm::find(comm)?.size)
+    })
 }
 
 /// `HcclGetRankId`
 pub unsafe extern "C" fn HcclGetRankId(comm: HcclComm, rank: *mut u32) -> HcclResult {
     // SAFETY: the caller passes null or a place for the answer.
-    hccl("HcclGetRankId", || unsafe { put(rank, PTR, comm::find(comm)?.rank) })
+    hccl("HcclGetRankId", || unsafe {
+        put(rank, PTR, comm::find(comm)?.rank)
+    })
 }
 
 /// `HcclGetCommName`: the place has 128 bytes.
@@ -288,11 +324,17 @@ unsafe fn named(name: *const c_char) -> Outcome<Option<std::sync::Arc<Communicat
 }
 
 /// `HcclCommGetHandleWithName`
-pub unsafe extern "C" fn HcclCommGetHandleWithName(name: *const c_char, comm: *mut HcclComm) -> HcclResult {
+pub unsafe extern "C" fn HcclCommGetHandleWithName(
+    name: *const c_char,
+    comm: *mut HcclComm,
+) -> HcclResult {
     hccl("HcclCommGetHandleWithName", || {
         // SAFETY: the caller passes null or a C string.
         let Some(communicator) = (unsafe { named(name)? }) else {
-            return refuse(sys::HCCL_E_NOT_FOUND.0 as i32, "no communicator has this name");
+            return refuse(
+                sys::HCCL_E_NOT_FOUND.0 as i32,
+                "no communicator has this name",
+            );
         };
         // SAFETY: the caller passes null or a place for the answer.
         unsafe { put(comm, PTR, to_pointer(communicator.handle)) }
@@ -300,7 +342,10 @@ pub unsafe extern "C" fn HcclCommGetHandleWithName(name: *const c_char, comm: *m
 }
 
 /// `HcclCommGetStatus`
-pub unsafe extern "C" fn HcclCommGetStatus(name: *const c_char, status: *mut HcclCommStatus) -> HcclResult {
+pub unsafe extern "C" fn HcclCommGetStatus(
+    name: *const c_char,
+    status: *mut HcclCommStatus,
+) -> HcclResult {
     hccl("HcclCommGetStatus", || {
         // SAFETY: the caller passes null or a C string.
         let answer = match unsafe { named(name)? } {
@@ -314,9 +359,14 @@ pub unsafe extern "C" fn HcclCommGetStatus(name: *const c_char, status: *mut Hcc
 }
 
 /// `HcclGetCommAsyncError`
-pub unsafe extern "C" fn HcclGetCommAsyncError(comm: HcclComm, error: *mut HcclResult) -> HcclResult {
+pub unsafe extern "C" fn HcclGetCommAsyncError(
+    comm: HcclComm,
+    error: *mut HcclResult,
+) -> HcclResult {
     // SAFETY: the caller passes null or a place for the answer.
-    hccl("HcclGetCommAsyncError", || unsafe { put(error, PTR, comm::find(comm)?.async_error()) })
+    hccl("HcclGetCommAsyncError", || unsafe {
+        put(error, PTR, comm::find(comm)?.async_error())
+    })
 }
 
 /// `HcclGetErrorString`
@@ -388,7 +438,10 @@ pub unsafe extern "C" fn HcclSetConfig(config: HcclConfig, value: HcclConfigValu
             0 | 1 => {}
             2 if config::or_default().soc.family == Family::A2 => {}
             2 => {
-                return refuse(sys::HCCL_E_NOT_SUPPORT.0 as i32, "strict determinism is for Ascend910B only");
+                return refuse(
+                    sys::HCCL_E_NOT_SUPPORT.0 as i32,
+                    "strict determinism is for Ascend910B only",
+                );
             }
             other => return refuse(PARA, format!("determinism {other}, expected 0 to 2")),
         }
@@ -398,9 +451,14 @@ pub unsafe extern "C" fn HcclSetConfig(config: HcclConfig, value: HcclConfigValu
 }
 
 /// `HcclGetConfig`
-pub unsafe extern "C" fn HcclGetConfig(_config: HcclConfig, value: *mut HcclConfigValue) -> HcclResult {
+pub unsafe extern "C" fn HcclGetConfig(
+    _config: HcclConfig,
+    value: *mut HcclConfigValue,
+) -> HcclResult {
     hccl("HcclGetConfig", || {
-        let answer = HcclConfigValue { value: DETERMINISM.load(Ordering::SeqCst) };
+        let answer = HcclConfigValue {
+            value: DETERMINISM.load(Ordering::SeqCst),
+        };
         // SAFETY: the caller passes null or a place for the answer.
         unsafe { put(value, PTR, answer) }
     })
@@ -416,7 +474,15 @@ pub unsafe extern "C" fn HcclAllReduce(
     comm: HcclComm,
     stream: aclrtStream,
 ) -> HcclResult {
-    let call = Call { kind: Kind::AllReduce, send, recv, count, dtype, op: Some(op), root: 0 };
+    let call = Call {
+        kind: Kind::AllReduce,
+        send,
+        recv,
+        count,
+        dtype,
+        op: Some(op),
+        root: 0,
+    };
     hccl("HcclAllReduce", || comm::submit(comm, stream, call))
 }
 
@@ -429,7 +495,15 @@ pub unsafe extern "C" fn HcclBroadcast(
     comm: HcclComm,
     stream: aclrtStream,
 ) -> HcclResult {
-    let call = Call { kind: Kind::Broadcast, send: buffer, recv: buffer, count, dtype, op: None, root };
+    let call = Call {
+        kind: Kind::Broadcast,
+        send: buffer,
+        recv: buffer,
+        count,
+        dtype,
+        op: None,
+        root,
+    };
     hccl("HcclBroadcast", || comm::submit(comm, stream, call))
 }
 
@@ -443,7 +517,15 @@ pub unsafe extern "C" fn HcclReduceScatter(
     comm: HcclComm,
     stream: aclrtStream,
 ) -> HcclResult {
-    let call = Call { kind: Kind::ReduceScatter, send, recv, count, dtype, op: Some(op), root: 0 };
+    let call = Call {
+        kind: Kind::ReduceScatter,
+        send,
+        recv,
+        count,
+        dtype,
+        op: Some(op),
+        root: 0,
+    };
     hccl("HcclReduceScatter", || comm::submit(comm, stream, call))
 }
 
@@ -456,7 +538,15 @@ pub unsafe extern "C" fn HcclAllGather(
     comm: HcclComm,
     stream: aclrtStream,
 ) -> HcclResult {
-    let call = Call { kind: Kind::AllGather, send, recv, count, dtype, op: None, root: 0 };
+    let call = Call {
+        kind: Kind::AllGather,
+        send,
+        recv,
+        count,
+        dtype,
+        op: None,
+        root: 0,
+    };
     hccl("HcclAllGather", || comm::submit(comm, stream, call))
 }
 
@@ -464,6 +554,14 @@ pub unsafe extern "C" fn HcclAllGather(
 pub unsafe extern "C" fn HcclBarrier(comm: HcclComm, stream: aclrtStream) -> HcclResult {
     let none = ptr::null_mut();
     let dtype = sys::HCCL_DATA_TYPE_INT8;
-    let call = Call { kind: Kind::Barrier, send: none, recv: none, count: 0, dtype, op: None, root: 0 };
+    let call = Call {
+        kind: Kind::Barrier,
+        send: none,
+        recv: none,
+        count: 0,
+        dtype,
+        op: None,
+        root: 0,
+    };
     hccl("HcclBarrier", || comm::submit(comm, stream, call))
 }

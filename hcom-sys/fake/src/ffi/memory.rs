@@ -1,6 +1,10 @@
 //! Memory: allocation, copies, words.
 #![expect(unsafe_code, reason = "the C interface hands over raw pointers")]
-#![allow(non_snake_case, clippy::missing_safety_doc, reason = "names and contracts are those of the C interface")]
+#![allow(
+    non_snake_case,
+    clippy::missing_safety_doc,
+    reason = "names and contracts are those of the C interface"
+)]
 
 use std::ffi::c_void;
 
@@ -51,14 +55,20 @@ macro_rules! for_each_memory_symbol {
 /// `place` is null or a place for a pointer.
 unsafe fn allocate(place: *mut *mut c_void, size: usize) -> Outcome {
     if place.is_null() || size == 0 {
-        return refuse(code::INVALID_PARAM, "expected a place for the pointer and a size above 0");
+        return refuse(
+            code::INVALID_PARAM,
+            "expected a place for the pointer and a size above 0",
+        );
     }
     let device = device::current()?.device.clone();
     let Some(pointer) = device.arena.allocate(size) else {
         let (free, total) = device.arena.usage();
         return refuse(
             code::OUT_OF_MEMORY,
-            format!("{size} bytes on device {}: {free} of {total} bytes are free", device.id),
+            format!(
+                "{size} bytes on device {}: {free} of {total} bytes are free",
+                device.id
+            ),
         );
     };
     // SAFETY: not null, so the caller passes a place for the answer.
@@ -66,7 +76,11 @@ unsafe fn allocate(place: *mut *mut c_void, size: usize) -> Outcome {
 }
 
 /// `aclrtMalloc`: where the pages come from does not matter here, so every policy is the same.
-pub unsafe extern "C" fn aclrtMalloc(place: *mut *mut c_void, size: usize, _policy: aclrtMemMallocPolicy) -> aclError {
+pub unsafe extern "C" fn aclrtMalloc(
+    place: *mut *mut c_void,
+    size: usize,
+    _policy: aclrtMemMallocPolicy,
+) -> aclError {
     // SAFETY: passed on as it came.
     acl("aclrtMalloc", || unsafe { allocate(place, size) })
 }
@@ -126,7 +140,10 @@ pub unsafe extern "C" fn aclrtFreeWithDevSync(pointer: *mut c_void) -> aclError 
 pub unsafe extern "C" fn aclrtMallocHost(place: *mut *mut c_void, size: usize) -> aclError {
     acl("aclrtMallocHost", || {
         if place.is_null() || size == 0 {
-            return refuse(code::INVALID_PARAM, "expected a place for the pointer and a size above 0");
+            return refuse(
+                code::INVALID_PARAM,
+                "expected a place for the pointer and a size above 0",
+            );
         }
         let pointer = memory::allocate_host(size)?;
         // SAFETY: not null, so the caller passes a place for the answer.
@@ -145,7 +162,11 @@ pub unsafe extern "C" fn aclrtFreeHost(pointer: *mut c_void) -> aclError {
 }
 
 /// `aclrtGetMemInfo`: all device memory is HBM.
-pub unsafe extern "C" fn aclrtGetMemInfo(attr: aclrtMemAttr, free: *mut usize, total: *mut usize) -> aclError {
+pub unsafe extern "C" fn aclrtGetMemInfo(
+    attr: aclrtMemAttr,
+    free: *mut usize,
+    total: *mut usize,
+) -> aclError {
     acl("aclrtGetMemInfo", || {
         let (left, all) = match attr {
             sys::ACL_HBM_MEM | sys::ACL_HBM_MEM_HUGE | sys::ACL_HBM_MEM_NORMAL => {
@@ -174,7 +195,10 @@ pub unsafe extern "C" fn aclrtPointerGetAttributes(
             return refuse(code::INVALID_PARAM, "the pointer is null");
         }
         let (id, type_) = match memory::place(pointer, 1)? {
-            Place::Device(_) => (memory::device_of(pointer), sys::ACL_MEM_LOCATION_TYPE_DEVICE),
+            Place::Device(_) => (
+                memory::device_of(pointer),
+                sys::ACL_MEM_LOCATION_TYPE_DEVICE,
+            ),
             Place::Pinned(_) | Place::Registered => (0, sys::ACL_MEM_LOCATION_TYPE_HOST),
             Place::Pageable => (0, sys::ACL_MEM_LOCATION_TYPE_UNREGISTERED),
         };
@@ -197,7 +221,10 @@ pub unsafe extern "C" fn aclrtHostRegister(
 ) -> aclError {
     acl("aclrtHostRegister", || {
         if pointer.is_null() || size == 0 || device_pointer.is_null() {
-            return refuse(code::INVALID_PARAM, "expected two pointers and a size above 0");
+            return refuse(
+                code::INVALID_PARAM,
+                "expected two pointers and a size above 0",
+            );
         }
         memory::register_host(pointer, size as usize)?;
         // SAFETY: not null, so the caller passes a place for the answer.
@@ -231,7 +258,11 @@ unsafe fn side(pointer: *mut c_void, bytes: usize) -> Outcome<Side> {
         Place::Registered => (foreign(), Owner::Pinned),
         Place::Pageable => (foreign(), Owner::Pageable),
     };
-    Ok(Side { pointer, span, owner })
+    Ok(Side {
+        pointer,
+        span,
+        owner,
+    })
 }
 
 /// # Safety
@@ -308,12 +339,19 @@ unsafe fn filled(pointer: *mut c_void, room: usize, bytes: usize) -> Outcome<Sid
 }
 
 /// `aclrtMemset`
-pub unsafe extern "C" fn aclrtMemset(pointer: *mut c_void, room: usize, value: i32, bytes: usize) -> aclError {
+pub unsafe extern "C" fn aclrtMemset(
+    pointer: *mut c_void,
+    room: usize,
+    value: i32,
+    bytes: usize,
+) -> aclError {
     acl("aclrtMemset", || {
         device::current()?;
         capture::allow_call()?;
         // SAFETY: the caller passes memory valid for the call.
-        unsafe { filled(pointer, room, bytes)? }.span.fill(value as u8);
+        unsafe { filled(pointer, room, bytes)? }
+            .span
+            .fill(value as u8);
         Ok(())
     })
 }

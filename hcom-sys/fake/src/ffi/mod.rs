@@ -39,7 +39,10 @@ fn guard(name: &str, panicked: i32, body: impl FnOnce() -> Outcome) -> i32 {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => 0,
         Ok(Err(Failure { code, text })) => fail(code, format!("{name}: {text}")),
-        Err(_) => fail(panicked, format!("{name} panicked; this is a defect of the library")),
+        Err(_) => fail(
+            panicked,
+            format!("{name} panicked; this is a defect of the library"),
+        ),
     }
 }
 

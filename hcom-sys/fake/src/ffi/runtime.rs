@@ -1,6 +1,10 @@
 //! Start and end, versions, devices and contexts.
 #![expect(unsafe_code, reason = "the C interface hands over raw pointers")]
-#![allow(non_snake_case, clippy::missing_safety_doc, reason = "names and contracts are those of the C interface")]
+#![allow(
+    non_snake_case,
+    clippy::missing_safety_doc,
+    reason = "names and contracts are those of the C interface"
+)]
 
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_void};
@@ -71,7 +75,10 @@ pub unsafe extern "C" fn aclInit(_config_path: *const c_char) -> aclError {
     acl("aclInit", || {
         config::get().map_err(|text| Failure::new(code::INVALID_PARAM, text))?;
         if USERS.fetch_add(1, Ordering::SeqCst) > 0 {
-            return refuse(code::REPEAT_INIT, "already initialised; the call is counted");
+            return refuse(
+                code::REPEAT_INIT,
+                "already initialised; the call is counted",
+            );
         }
         Ok(())
     })
@@ -90,8 +97,12 @@ pub unsafe extern "C" fn aclFinalize() -> aclError {
 /// `aclFinalizeReference`
 pub unsafe extern "C" fn aclFinalizeReference(ref_count: *mut u64) -> aclError {
     acl("aclFinalizeReference", || {
-        let down = USERS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |users| users.checked_sub(1));
-        let Ok(users) = down else { return refuse(code::REPEAT_FINALIZE, "not initialised") };
+        let down = USERS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |users| {
+            users.checked_sub(1)
+        });
+        let Ok(users) = down else {
+            return refuse(code::REPEAT_FINALIZE, "not initialised");
+        };
         // SAFETY: the caller passes null or a place for the answer.
         unsafe { put(ref_count, code::INVALID_PARAM, users - 1) }
     })
@@ -118,19 +129,26 @@ pub unsafe extern "C" fn aclrtGetSocName() -> *const c_char {
 }
 
 /// `aclrtGetVersion`
-pub unsafe extern "C" fn aclrtGetVersion(major: *mut i32, minor: *mut i32, patch: *mut i32) -> aclError {
+pub unsafe extern "C" fn aclrtGetVersion(
+    major: *mut i32,
+    minor: *mut i32,
+    patch: *mut i32,
+) -> aclError {
     acl("aclrtGetVersion", || {
         // SAFETY: the caller passes null or places for the answers.
         unsafe {
-            put(major, code::INVALID_PARAM, sys::ACL_MAJOR_VERSION as i32)?;
-            put(minor, code::INVALID_PARAM, sys::ACL_MINOR_VERSION as i32)?;
+            put(major, code::INVALID_PARAM, sys::ACL_MAJOR_VERSION)?;
+            put(minor, code::INVALID_PARAM, sys::ACL_MINOR_VERSION)?;
             put(patch, code::INVALID_PARAM, 0)
         }
     })
 }
 
 /// `aclGetCannAttributeList`
-pub unsafe extern "C" fn aclGetCannAttributeList(list: *mut *const aclCannAttr, num: *mut usize) -> aclError {
+pub unsafe extern "C" fn aclGetCannAttributeList(
+    list: *mut *const aclCannAttr,
+    num: *mut usize,
+) -> aclError {
     static ATTRIBUTES: [aclCannAttr; 2] = [sys::ACL_CANN_ATTR_INF_NAN, sys::ACL_CANN_ATTR_BF16];
     acl("aclGetCannAttributeList", || {
         // SAFETY: the caller passes null or places for the answers.
@@ -155,14 +173,25 @@ pub unsafe extern "C" fn aclGetCannAttribute(attribute: aclCannAttr, value: *mut
 }
 
 /// `aclGetDeviceCapability`: core numbers of the processor this runs on.
-pub unsafe extern "C" fn aclGetDeviceCapability(id: u32, info: aclDeviceInfo, value: *mut i64) -> aclError {
+pub unsafe extern "C" fn aclGetDeviceCapability(
+    id: u32,
+    info: aclDeviceInfo,
+    value: *mut i64,
+) -> aclError {
     acl("aclGetDeviceCapability", || {
         device::check(id as i32)?;
         let cores = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count());
         let answer = match info {
-            sys::ACL_DEVICE_INFO_AI_CORE_NUM | sys::ACL_DEVICE_INFO_VECTOR_CORE_NUM => i64::from(cores),
+            sys::ACL_DEVICE_INFO_AI_CORE_NUM | sys::ACL_DEVICE_INFO_VECTOR_CORE_NUM => {
+                i64::from(cores)
+            }
             sys::ACL_DEVICE_INFO_L2_SIZE => 192 << 20,
-            other => return refuse(code::INVALID_PARAM, format!("device information {}", other.0)),
+            other => {
+                return refuse(
+                    code::INVALID_PARAM,
+                    format!("device information {}", other.0),
+                );
+            }
         };
         // SAFETY: the caller passes null or a place for the answer.
         unsafe { put(value, code::INVALID_PARAM, answer) }
@@ -172,7 +201,9 @@ pub unsafe extern "C" fn aclGetDeviceCapability(id: u32, info: aclDeviceInfo, va
 /// `aclrtGetDeviceCount`
 pub unsafe extern "C" fn aclrtGetDeviceCount(count: *mut u32) -> aclError {
     acl("aclrtGetDeviceCount", || {
-        let devices = config::get().map_err(|text| Failure::new(code::INVALID_PARAM, text))?.devices;
+        let devices = config::get()
+            .map_err(|text| Failure::new(code::INVALID_PARAM, text))?
+            .devices;
         // SAFETY: the caller passes null or a place for the answer.
         unsafe { put(count, code::INVALID_PARAM, devices) }
     })
@@ -205,12 +236,16 @@ pub unsafe extern "C" fn aclrtGetDevice(id: *mut i32) -> aclError {
 /// `aclrtGetRunMode`
 pub unsafe extern "C" fn aclrtGetRunMode(mode: *mut aclrtRunMode) -> aclError {
     // SAFETY: the caller passes null or a place for the answer.
-    acl("aclrtGetRunMode", || unsafe { put(mode, code::INVALID_PARAM, sys::ACL_HOST) })
+    acl("aclrtGetRunMode", || unsafe {
+        put(mode, code::INVALID_PARAM, sys::ACL_HOST)
+    })
 }
 
 /// `aclrtSynchronizeDevice`
 pub unsafe extern "C" fn aclrtSynchronizeDevice() -> aclError {
-    acl("aclrtSynchronizeDevice", || device::synchronize(&device::current()?.device, None))
+    acl("aclrtSynchronizeDevice", || {
+        device::synchronize(&device::current()?.device, None)
+    })
 }
 
 /// `aclrtSynchronizeDeviceWithTimeout`
@@ -247,7 +282,10 @@ pub unsafe extern "C" fn aclrtDeviceTaskAbort(id: i32, _timeout: u32) -> aclErro
 pub unsafe extern "C" fn aclrtDeviceCanAccessPeer(can: *mut i32, id: i32, peer: i32) -> aclError {
     acl("aclrtDeviceCanAccessPeer", || {
         if device::check(id)? == device::check(peer)? {
-            return refuse(code::INVALID_PARAM, format!("device {id} is no peer of itself"));
+            return refuse(
+                code::INVALID_PARAM,
+                format!("device {id} is no peer of itself"),
+            );
         }
         // SAFETY: the caller passes null or a place for the answer.
         unsafe { put(can, code::INVALID_PARAM, 1) }
@@ -281,7 +319,10 @@ static SATURATION: AtomicU32 = AtomicU32::new(1);
 pub unsafe extern "C" fn aclrtSetDeviceSatMode(mode: aclrtFloatOverflowMode) -> aclError {
     acl("aclrtSetDeviceSatMode", || {
         if mode.0 > 1 {
-            return refuse(code::INVALID_PARAM, format!("overflow mode {}, expected 0 or 1", mode.0));
+            return refuse(
+                code::INVALID_PARAM,
+                format!("overflow mode {}, expected 0 or 1", mode.0),
+            );
         }
         SATURATION.store(mode.0, Ordering::SeqCst);
         Ok(())
@@ -346,7 +387,11 @@ pub unsafe extern "C" fn aclrtCtxGetCurrentDefaultStream(stream: *mut aclrtStrea
 /// `aclrtSetSysParamOpt`
 static PARAMETERS: Mutex<BTreeMap<u32, i64>> = Mutex::new(BTreeMap::new());
 
-fn set_parameter(parameters: &Mutex<BTreeMap<u32, i64>>, opt: aclSysParamOpt, value: i64) -> error::Outcome {
+fn set_parameter(
+    parameters: &Mutex<BTreeMap<u32, i64>>,
+    opt: aclSysParamOpt,
+    value: i64,
+) -> error::Outcome {
     if opt.0 > 3 {
         return refuse(code::INVALID_PARAM, format!("system parameter {}", opt.0));
     }
@@ -356,12 +401,19 @@ fn set_parameter(parameters: &Mutex<BTreeMap<u32, i64>>, opt: aclSysParamOpt, va
 
 fn parameter(parameters: &Mutex<BTreeMap<u32, i64>>, opt: aclSysParamOpt) -> error::Outcome<i64> {
     let value = lock(parameters).get(&opt.0).copied();
-    value.ok_or_else(|| Failure::new(code::SYSPARAM_UNSET, format!("system parameter {} was never set", opt.0)))
+    value.ok_or_else(|| {
+        Failure::new(
+            code::SYSPARAM_UNSET,
+            format!("system parameter {} was never set", opt.0),
+        )
+    })
 }
 
 /// `aclrtCtxSetSysParamOpt`: remembered; every operation here is deterministic anyway.
 pub unsafe extern "C" fn aclrtCtxSetSysParamOpt(opt: aclSysParamOpt, value: i64) -> aclError {
-    acl("aclrtCtxSetSysParamOpt", || set_parameter(&device::current()?.parameters, opt, value))
+    acl("aclrtCtxSetSysParamOpt", || {
+        set_parameter(&device::current()?.parameters, opt, value)
+    })
 }
 
 /// `aclrtCtxGetSysParamOpt`
@@ -375,7 +427,9 @@ pub unsafe extern "C" fn aclrtCtxGetSysParamOpt(opt: aclSysParamOpt, value: *mut
 
 /// `aclrtSetSysParamOpt`: remembered; every operation here is deterministic anyway.
 pub unsafe extern "C" fn aclrtSetSysParamOpt(opt: aclSysParamOpt, value: i64) -> aclError {
-    acl("aclrtSetSysParamOpt", || set_parameter(&PARAMETERS, opt, value))
+    acl("aclrtSetSysParamOpt", || {
+        set_parameter(&PARAMETERS, opt, value)
+    })
 }
 
 /// `aclrtGetSysParamOpt`

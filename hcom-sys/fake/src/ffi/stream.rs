@@ -1,6 +1,10 @@
 //! Streams, events and host functions.
 #![expect(unsafe_code, reason = "the C interface hands over raw pointers")]
-#![allow(non_snake_case, clippy::missing_safety_doc, reason = "names and contracts are those of the C interface")]
+#![allow(
+    non_snake_case,
+    clippy::missing_safety_doc,
+    reason = "names and contracts are those of the C interface"
+)]
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
@@ -77,7 +81,10 @@ pub unsafe extern "C" fn aclrtCreateStreamWithConfig(
 ) -> aclError {
     acl("aclrtCreateStreamWithConfig", || {
         if priority > 7 {
-            return refuse(code::RT_PARAM, format!("priority {priority}, expected 0 to 7"));
+            return refuse(
+                code::RT_PARAM,
+                format!("priority {priority}, expected 0 to 7"),
+            );
         }
         // SAFETY: passed on as it came.
         unsafe { create(stream, priority, flag) }
@@ -92,7 +99,10 @@ unsafe fn create(stream: *mut aclrtStream, priority: u32, flags: u32) -> crate::
     }
     let device = device::current()?.device.clone();
     if device::streams(&device).len() >= MOST_STREAMS {
-        return refuse(code::RESOURCE, format!("device {} has {MOST_STREAMS} streams", device.id));
+        return refuse(
+            code::RESOURCE,
+            format!("device {} has {MOST_STREAMS} streams", device.id),
+        );
     }
     let created = Stream::create(device, priority, flags);
     // SAFETY: not null, so the caller passes a place for the answer.
@@ -105,7 +115,10 @@ pub unsafe extern "C" fn aclrtDestroyStream(stream: aclrtStream) -> aclError {
         not_null(stream)?;
         let stream = explicit(stream)?;
         if stream.capture().is_some() {
-            return refuse(code::STREAM_CAPTURED, format!("stream {} is being captured", stream.id));
+            return refuse(
+                code::STREAM_CAPTURED,
+                format!("stream {} is being captured", stream.id),
+            );
         }
         if !stream.aborted() {
             stream.wait_for_all();
@@ -130,17 +143,25 @@ pub unsafe extern "C" fn aclrtDestroyStreamForce(stream: aclrtStream) -> aclErro
 fn explicit(stream: aclrtStream) -> crate::error::Outcome<std::sync::Arc<Stream>> {
     match STREAMS.get(stream) {
         Some(stream) => Ok(stream),
-        None => refuse(code::HANDLE, format!("{:#x} names no living stream", stream.addr())),
+        None => refuse(
+            code::HANDLE,
+            format!("{:#x} names no living stream", stream.addr()),
+        ),
     }
 }
 
 /// `aclrtSynchronizeStream`
 pub unsafe extern "C" fn aclrtSynchronizeStream(stream: aclrtStream) -> aclError {
-    acl("aclrtSynchronizeStream", || stream::find(stream)?.synchronize(None))
+    acl("aclrtSynchronizeStream", || {
+        stream::find(stream)?.synchronize(None)
+    })
 }
 
 /// `aclrtSynchronizeStreamWithTimeout`
-pub unsafe extern "C" fn aclrtSynchronizeStreamWithTimeout(stream: aclrtStream, timeout: i32) -> aclError {
+pub unsafe extern "C" fn aclrtSynchronizeStreamWithTimeout(
+    stream: aclrtStream,
+    timeout: i32,
+) -> aclError {
     acl("aclrtSynchronizeStreamWithTimeout", || {
         let limit = limit(timeout)?;
         stream::find(stream)?.synchronize(limit)
@@ -148,7 +169,10 @@ pub unsafe extern "C" fn aclrtSynchronizeStreamWithTimeout(stream: aclrtStream, 
 }
 
 /// `aclrtStreamQuery`
-pub unsafe extern "C" fn aclrtStreamQuery(stream: aclrtStream, status: *mut aclrtStreamStatus) -> aclError {
+pub unsafe extern "C" fn aclrtStreamQuery(
+    stream: aclrtStream,
+    status: *mut aclrtStreamStatus,
+) -> aclError {
     acl("aclrtStreamQuery", || {
         let answer = if stream::find(stream)?.query()? {
             sys::ACL_STREAM_STATUS_COMPLETE
@@ -163,7 +187,12 @@ pub unsafe extern "C" fn aclrtStreamQuery(stream: aclrtStream, status: *mut aclr
 /// `aclrtStreamAbort`: from any thread, any number of times.
 pub unsafe extern "C" fn aclrtStreamAbort(stream: aclrtStream) -> aclError {
     acl("aclrtStreamAbort", || {
-        if stream.is_null() { stream::find(stream)? } else { explicit(stream)? }.abort();
+        if stream.is_null() {
+            stream::find(stream)?
+        } else {
+            explicit(stream)?
+        }
+        .abort();
         Ok(())
     })
 }
@@ -178,7 +207,10 @@ pub unsafe extern "C" fn aclrtStreamGetId(stream: aclrtStream, id: *mut i32) -> 
 }
 
 /// `aclrtStreamGetPriority`
-pub unsafe extern "C" fn aclrtStreamGetPriority(stream: aclrtStream, priority: *mut u32) -> aclError {
+pub unsafe extern "C" fn aclrtStreamGetPriority(
+    stream: aclrtStream,
+    priority: *mut u32,
+) -> aclError {
     acl("aclrtStreamGetPriority", || {
         let answer = stream::find(stream)?.priority;
         // SAFETY: the caller passes null or a place for the answer.
@@ -200,7 +232,13 @@ pub unsafe extern "C" fn aclrtGetStreamAvailableNum(count: *mut u32) -> aclError
     acl("aclrtGetStreamAvailableNum", || {
         let used = device::streams(&device::current()?.device).len();
         // SAFETY: the caller passes null or a place for the answer.
-        unsafe { put(count, code::INVALID_PARAM, MOST_STREAMS.saturating_sub(used) as u32) }
+        unsafe {
+            put(
+                count,
+                code::INVALID_PARAM,
+                MOST_STREAMS.saturating_sub(used) as u32,
+            )
+        }
     })
 }
 
@@ -208,7 +246,10 @@ pub unsafe extern "C" fn aclrtGetStreamAvailableNum(count: *mut u32) -> aclError
 pub unsafe extern "C" fn aclrtSetStreamFailureMode(stream: aclrtStream, mode: u64) -> aclError {
     acl("aclrtSetStreamFailureMode", || {
         if mode > 1 {
-            return refuse(code::INVALID_PARAM, format!("failure mode {mode}, expected 0 or 1"));
+            return refuse(
+                code::INVALID_PARAM,
+                format!("failure mode {mode}, expected 0 or 1"),
+            );
         }
         stream::find(stream)?.stop_on_failure(mode == 1);
         Ok(())
@@ -247,7 +288,14 @@ pub unsafe extern "C" fn aclrtLaunchHostFunc(
 /// `aclrtCreateEvent`
 pub unsafe extern "C" fn aclrtCreateEvent(event: *mut aclrtEvent) -> aclError {
     // SAFETY: passed on as it came.
-    acl("aclrtCreateEvent", || unsafe { create_event(event, Kind::Fresh, sys::ACL_EVENT_SYNC | sys::ACL_EVENT_TIME_LINE, false) })
+    acl("aclrtCreateEvent", || unsafe {
+        create_event(
+            event,
+            Kind::Fresh,
+            sys::ACL_EVENT_SYNC | sys::ACL_EVENT_TIME_LINE,
+            false,
+        )
+    })
 }
 
 /// `aclrtCreateEventWithFlag`
@@ -255,7 +303,11 @@ pub unsafe extern "C" fn aclrtCreateEventWithFlag(event: *mut aclrtEvent, flag: 
     // SAFETY: passed on as it came.
     acl("aclrtCreateEventWithFlag", || unsafe {
         // Without the bit that lets streams wait there is nothing to reset, and the event only keeps the time.
-        let kind = if flag & sys::ACL_EVENT_SYNC != 0 { Kind::Flag } else { Kind::Fresh };
+        let kind = if flag & sys::ACL_EVENT_SYNC != 0 {
+            Kind::Flag
+        } else {
+            Kind::Fresh
+        };
         create_event(event, kind, flag, false)
     })
 }
@@ -263,12 +315,19 @@ pub unsafe extern "C" fn aclrtCreateEventWithFlag(event: *mut aclrtEvent, flag: 
 /// `aclrtCreateEventExWithFlag`
 pub unsafe extern "C" fn aclrtCreateEventExWithFlag(event: *mut aclrtEvent, flag: u32) -> aclError {
     // SAFETY: passed on as it came.
-    acl("aclrtCreateEventExWithFlag", || unsafe { create_event(event, Kind::Fresh, flag, true) })
+    acl("aclrtCreateEventExWithFlag", || unsafe {
+        create_event(event, Kind::Fresh, flag, true)
+    })
 }
 
 /// # Safety
 /// `event` is null or a place for a handle.
-unsafe fn create_event(event: *mut aclrtEvent, kind: Kind, flags: u32, ex: bool) -> crate::error::Outcome {
+unsafe fn create_event(
+    event: *mut aclrtEvent,
+    kind: Kind,
+    flags: u32,
+    ex: bool,
+) -> crate::error::Outcome {
     if event.is_null() {
         return refuse(code::INVALID_PARAM, "a place for the event is null");
     }
@@ -288,16 +347,23 @@ pub unsafe extern "C" fn aclrtDestroyEvent(event: aclrtEvent) -> aclError {
 
 /// `aclrtRecordEvent`
 pub unsafe extern "C" fn aclrtRecordEvent(event: aclrtEvent, stream: aclrtStream) -> aclError {
-    acl("aclrtRecordEvent", || event::find(event)?.record(&stream::find(stream)?))
+    acl("aclrtRecordEvent", || {
+        event::find(event)?.record(&stream::find(stream)?)
+    })
 }
 
 /// `aclrtResetEvent`
 pub unsafe extern "C" fn aclrtResetEvent(event: aclrtEvent, stream: aclrtStream) -> aclError {
-    acl("aclrtResetEvent", || event::find(event)?.reset(&stream::find(stream)?))
+    acl("aclrtResetEvent", || {
+        event::find(event)?.reset(&stream::find(stream)?)
+    })
 }
 
 /// `aclrtQueryEvent`
-pub unsafe extern "C" fn aclrtQueryEvent(event: aclrtEvent, status: *mut aclrtEventStatus) -> aclError {
+pub unsafe extern "C" fn aclrtQueryEvent(
+    event: aclrtEvent,
+    status: *mut aclrtEventStatus,
+) -> aclError {
     acl("aclrtQueryEvent", || {
         let answer = if event::find(event)?.is_complete(true)? {
             sys::ACL_EVENT_STATUS_COMPLETE
@@ -310,7 +376,10 @@ pub unsafe extern "C" fn aclrtQueryEvent(event: aclrtEvent, status: *mut aclrtEv
 }
 
 /// `aclrtQueryEventStatus`
-pub unsafe extern "C" fn aclrtQueryEventStatus(event: aclrtEvent, status: *mut aclrtEventRecordedStatus) -> aclError {
+pub unsafe extern "C" fn aclrtQueryEventStatus(
+    event: aclrtEvent,
+    status: *mut aclrtEventRecordedStatus,
+) -> aclError {
     acl("aclrtQueryEventStatus", || {
         let answer = if event::find(event)?.is_complete(false)? {
             sys::ACL_EVENT_RECORDED_STATUS_COMPLETE
@@ -323,7 +392,10 @@ pub unsafe extern "C" fn aclrtQueryEventStatus(event: aclrtEvent, status: *mut a
 }
 
 /// `aclrtQueryEventWaitStatus`
-pub unsafe extern "C" fn aclrtQueryEventWaitStatus(event: aclrtEvent, status: *mut aclrtEventWaitStatus) -> aclError {
+pub unsafe extern "C" fn aclrtQueryEventWaitStatus(
+    event: aclrtEvent,
+    status: *mut aclrtEventWaitStatus,
+) -> aclError {
     acl("aclrtQueryEventWaitStatus", || {
         let answer = if event::find(event)?.is_complete(true)? {
             sys::ACL_EVENT_WAIT_STATUS_COMPLETE
@@ -337,11 +409,16 @@ pub unsafe extern "C" fn aclrtQueryEventWaitStatus(event: aclrtEvent, status: *m
 
 /// `aclrtSynchronizeEvent`
 pub unsafe extern "C" fn aclrtSynchronizeEvent(event: aclrtEvent) -> aclError {
-    acl("aclrtSynchronizeEvent", || event::find(event)?.synchronize(None))
+    acl("aclrtSynchronizeEvent", || {
+        event::find(event)?.synchronize(None)
+    })
 }
 
 /// `aclrtSynchronizeEventWithTimeout`
-pub unsafe extern "C" fn aclrtSynchronizeEventWithTimeout(event: aclrtEvent, timeout: i32) -> aclError {
+pub unsafe extern "C" fn aclrtSynchronizeEventWithTimeout(
+    event: aclrtEvent,
+    timeout: i32,
+) -> aclError {
     acl("aclrtSynchronizeEventWithTimeout", || {
         let limit = limit(timeout)?;
         event::find(event)?.synchronize(limit)
@@ -350,7 +427,9 @@ pub unsafe extern "C" fn aclrtSynchronizeEventWithTimeout(event: aclrtEvent, tim
 
 /// `aclrtStreamWaitEvent`
 pub unsafe extern "C" fn aclrtStreamWaitEvent(stream: aclrtStream, event: aclrtEvent) -> aclError {
-    acl("aclrtStreamWaitEvent", || event::find(event)?.wait_on(&stream::find(stream)?, None))
+    acl("aclrtStreamWaitEvent", || {
+        event::find(event)?.wait_on(&stream::find(stream)?, None)
+    })
 }
 
 /// `aclrtStreamWaitEventWithTimeout`: seconds, 0 for ever.
@@ -369,7 +448,11 @@ pub unsafe extern "C" fn aclrtStreamWaitEventWithTimeout(
 }
 
 /// `aclrtEventElapsedTime`
-pub unsafe extern "C" fn aclrtEventElapsedTime(ms: *mut f32, start: aclrtEvent, end: aclrtEvent) -> aclError {
+pub unsafe extern "C" fn aclrtEventElapsedTime(
+    ms: *mut f32,
+    start: aclrtEvent,
+    end: aclrtEvent,
+) -> aclError {
     acl("aclrtEventElapsedTime", || {
         let answer = event::elapsed(&*event::find(start)?, &*event::find(end)?)?;
         // SAFETY: the caller passes null or a place for the answer.
@@ -378,7 +461,10 @@ pub unsafe extern "C" fn aclrtEventElapsedTime(ms: *mut f32, start: aclrtEvent, 
 }
 
 /// `aclrtEventGetTimestamp`: microseconds of the monotonic clock.
-pub unsafe extern "C" fn aclrtEventGetTimestamp(event: aclrtEvent, timestamp: *mut u64) -> aclError {
+pub unsafe extern "C" fn aclrtEventGetTimestamp(
+    event: aclrtEvent,
+    timestamp: *mut u64,
+) -> aclError {
     acl("aclrtEventGetTimestamp", || {
         let answer = event::find(event)?.time()? / 1000;
         // SAFETY: the caller passes null or a place for the answer.

@@ -54,6 +54,8 @@ struct State {
     closing: bool,
     capture: Option<Arc<Capture>>,
     worker: Option<ThreadId>,
+    /// Whether the worker sleeps and must be woken.
+    idle: bool,
     /// Threads in `progress`, so that a worker with no audience does not ring.
     waiting: u32,
 }
@@ -105,7 +107,10 @@ impl Stream {
 
     /// The error of work that an abort caught.
     pub(crate) fn abort_failure(&self) -> Failure {
-        Failure::new(code::STREAM_ABORT, format!("stream {} was aborted", self.id))
+        Failure::new(
+            code::STREAM_ABORT,
+            format!("stream {} was aborted", self.id),
+        )
     }
 
     /// The capture that the stream takes part in.
@@ -124,7 +129,10 @@ impl Stream {
             None => Ok(()),
             Some(capture) => {
                 capture.break_off();
-                refuse(code::STREAM_CAPTURED, format!("stream {} is being captured", self.id))
+                refuse(
+                    code::STREAM_CAPTURED,
+                    format!("stream {} is being captured", self.id),
+                )
             }
         }
     }
@@ -157,8 +165,11 @@ impl Stream {
         state.queue.push_back(Entry { work, admission });
         state.submitted += 1;
         let position = state.submitted;
+        let wake = std::mem::take(&mut state.idle);
         drop(state);
-        self.arrived.notify_one();
+        if wake {
+            self.arrived.notify_one();
+        }
         Ok(position)
     }
 
@@ -167,7 +178,10 @@ impl Stream {
         let mut state = lock(&self.state);
         state.waiting += 1;
         while state.completed < position {
-            state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .progress
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         state.waiting -= 1;
     }
@@ -202,22 +216,34 @@ impl Stream {
                 break Err(self.abort_failure());
             }
             if state.completed >= target {
-                let error =
-                    if state.stop_on_failure { state.error.clone() } else { state.error.take() };
+                let error = if state.stop_on_failure {
+                    state.error.clone()
+                } else {
+                    state.error.take()
+                };
                 break error.map_or(Ok(()), Err);
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             state = match left {
-                None => self.progress.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => self
+                    .progress
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner),
                 Some(Duration::ZERO) => {
-                    let name = state.running.as_ref().map_or("queued work", |work| work.name());
+                    let name = state
+                        .running
+                        .as_ref()
+                        .map_or("queued work", |work| work.name());
                     break refuse(
                         code::SYNC_TIMEOUT,
                         format!("stream {} is still busy with {name}", self.id),
                     );
                 }
                 Some(left) => {
-                    self.progress.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                    self.progress
+                        .wait_timeout(state, left)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
                 }
             };
         };
@@ -276,8 +302,11 @@ impl Stream {
             if left.is_zero() {
                 break;
             }
-            state =
-                self.progress.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self
+                .progress
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
         state.waiting -= 1;
     }
@@ -301,7 +330,10 @@ pub(crate) fn find(stream: *const c_void) -> Outcome<Arc<Stream>> {
         return Ok(context.default_stream.clone());
     }
     let Some(found) = STREAMS.get(stream) else {
-        return refuse(code::HANDLE, format!("{:#x} names no living stream", stream.addr()));
+        return refuse(
+            code::HANDLE,
+            format!("{:#x} names no living stream", stream.addr()),
+        );
     };
     if found.device.id != context.device.id {
         return refuse(

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use hcom_sys::Library;
 use hcom_sys::bindings::{self as sys, HcclDataType, HcclReduceOp, HcclResult, HcclRootInfo};
 
-pub static LIBRARY: LazyLock<Library> =
+pub(crate) static LIBRARY: LazyLock<Library> =
     LazyLock::new(|| Library::from_table(hcom_fake::table()));
 
 /// Calls a function of the library; the arguments are those of the C interface.
@@ -16,47 +16,57 @@ pub static LIBRARY: LazyLock<Library> =
 macro_rules! c {
     ($name:ident($($argument:expr),* $(,)?)) => {{
         let function = $crate::support::api::LIBRARY.$name().unwrap();
-        #[allow(unused_unsafe, reason = "arguments may be calls themselves")]
+        #[allow(unused_unsafe, clippy::macro_metavars_in_unsafe, reason = "arguments may be calls themselves")]
         // SAFETY: the tests pass valid pointers, or wrong ones where the library promises to refuse them.
         unsafe { function($($argument),*) }
     }};
 }
 
 /// The text of this thread's last error.
-pub fn last_error() -> String {
+pub(crate) fn last_error() -> String {
     let text = c!(aclGetRecentErrMsg());
     if text.is_null() {
         return String::new();
     }
     // SAFETY: not null, so it is a C string until the next call.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// Passes a code of the runtime on, with its text.
-pub fn acl(code: i32) -> Result<(), (i32, String)> {
-    if code == 0 { Ok(()) } else { Err((code, last_error())) }
+pub(crate) fn acl(code: i32) -> Result<(), (i32, String)> {
+    if code == 0 {
+        Ok(())
+    } else {
+        Err((code, last_error()))
+    }
 }
 
 /// Passes a code of the collective library on, with its text.
-pub fn hccl(code: HcclResult) -> Result<(), (u32, String)> {
-    if code == sys::HCCL_SUCCESS { Ok(()) } else { Err((code.0, last_error())) }
+pub(crate) fn hccl(code: HcclResult) -> Result<(), (u32, String)> {
+    if code == sys::HCCL_SUCCESS {
+        Ok(())
+    } else {
+        Err((code.0, last_error()))
+    }
 }
 
-pub fn set_device(device: u32) {
+pub(crate) fn set_device(device: u32) {
     acl(c!(aclrtSetDevice(device as i32))).unwrap();
 }
 
-pub fn reset_device(device: u32) {
+pub(crate) fn reset_device(device: u32) {
     acl(c!(aclrtResetDevice(device as i32))).unwrap();
 }
 
-pub fn root_info() -> Vec<u8> {
+pub(crate) fn root_info() -> Vec<u8> {
     let mut info = HcclRootInfo::default();
     hccl(c!(HcclGetRootInfo(&mut info))).unwrap();
     info.internal.iter().map(|&byte| byte as u8).collect()
 }
 
-pub fn init(size: u32, ticket: &[u8], rank: u32) -> Result<Comm, (u32, String)> {
+pub(crate) fn init(size: u32, ticket: &[u8], rank: u32) -> Result<Comm, (u32, String)> {
     let mut info = HcclRootInfo::default();
     for (to, &from) in info.internal.iter_mut().zip(ticket) {
         *to = from as _;
@@ -68,7 +78,7 @@ pub fn init(size: u32, ticket: &[u8], rank: u32) -> Result<Comm, (u32, String)> 
 
 /// A communicator; destroyed when dropped.
 #[derive(Debug)]
-pub struct Comm(pub *mut c_void);
+pub(crate) struct Comm(pub(crate) *mut c_void);
 
 // SAFETY: a handle is a number; the library takes it from any thread.
 unsafe impl Send for Comm {}
@@ -76,17 +86,17 @@ unsafe impl Send for Comm {}
 unsafe impl Sync for Comm {}
 
 impl Comm {
-    pub fn destroy(&self) -> Result<(), (u32, String)> {
+    pub(crate) fn destroy(&self) -> Result<(), (u32, String)> {
         hccl(c!(HcclCommDestroy(self.0)))
     }
 
-    pub fn async_error(&self) -> u32 {
+    pub(crate) fn async_error(&self) -> u32 {
         let mut error = sys::HCCL_SUCCESS;
         hccl(c!(HcclGetCommAsyncError(self.0, &mut error))).unwrap();
         error.0
     }
 
-    pub fn all_reduce(
+    pub(crate) fn all_reduce(
         &self,
         send: &Buffer,
         recv: &Buffer,
@@ -95,10 +105,12 @@ impl Comm {
         op: HcclReduceOp,
         stream: &Stream,
     ) -> Result<(), (u32, String)> {
-        hccl(c!(HcclAllReduce(send.0, recv.0, count, dtype, op, self.0, stream.0)))
+        hccl(c!(HcclAllReduce(
+            send.0, recv.0, count, dtype, op, self.0, stream.0
+        )))
     }
 
-    pub fn barrier(&self, stream: &Stream) -> Result<(), (u32, String)> {
+    pub(crate) fn barrier(&self, stream: &Stream) -> Result<(), (u32, String)> {
         hccl(c!(HcclBarrier(self.0, stream.0)))
     }
 }
@@ -112,7 +124,7 @@ impl Drop for Comm {
 
 /// A stream; destroyed when dropped.
 #[derive(Debug)]
-pub struct Stream(pub *mut c_void);
+pub(crate) struct Stream(pub(crate) *mut c_void);
 
 // SAFETY: a handle is a number; the library takes it from any thread.
 unsafe impl Send for Stream {}
@@ -120,17 +132,17 @@ unsafe impl Send for Stream {}
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    pub fn create() -> Self {
+    pub(crate) fn create() -> Self {
         let mut stream = ptr::null_mut();
         acl(c!(aclrtCreateStream(&mut stream))).unwrap();
         Self(stream)
     }
 
-    pub fn synchronize(&self) -> Result<(), (i32, String)> {
+    pub(crate) fn synchronize(&self) -> Result<(), (i32, String)> {
         acl(c!(aclrtSynchronizeStream(self.0)))
     }
 
-    pub fn synchronize_within(&self, milliseconds: i32) -> Result<(), (i32, String)> {
+    pub(crate) fn synchronize_within(&self, milliseconds: i32) -> Result<(), (i32, String)> {
         acl(c!(aclrtSynchronizeStreamWithTimeout(self.0, milliseconds)))
     }
 }
@@ -143,7 +155,7 @@ impl Drop for Stream {
 
 /// Device memory; freed when dropped.
 #[derive(Debug)]
-pub struct Buffer(pub *mut c_void);
+pub(crate) struct Buffer(pub(crate) *mut c_void);
 
 // SAFETY: a device address is a number; the library takes it from any thread.
 unsafe impl Send for Buffer {}
@@ -151,36 +163,58 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    pub fn new(bytes: usize) -> Self {
+    pub(crate) fn new(bytes: usize) -> Self {
         let mut pointer = ptr::null_mut();
-        acl(c!(aclrtMalloc(&mut pointer, bytes, sys::ACL_MEM_MALLOC_HUGE_FIRST))).unwrap();
+        acl(c!(aclrtMalloc(
+            &mut pointer,
+            bytes,
+            sys::ACL_MEM_MALLOC_HUGE_FIRST
+        )))
+        .unwrap();
         Self(pointer)
     }
 
     /// New memory with these values.
-    pub fn of<T: Copy>(values: &[T]) -> Self {
+    pub(crate) fn of<T: Copy>(values: &[T]) -> Self {
         let buffer = Self::new(size_of_val(values).max(1));
         buffer.write(values);
         buffer
     }
 
-    pub fn at(&self, bytes: usize) -> *mut c_void {
+    pub(crate) fn at(&self, bytes: usize) -> *mut c_void {
         self.0.wrapping_byte_add(bytes)
     }
 
-    pub fn write<T: Copy>(&self, values: &[T]) {
+    pub(crate) fn write<T: Copy>(&self, values: &[T]) {
         let bytes = size_of_val(values);
         let kind = sys::ACL_MEMCPY_HOST_TO_DEVICE;
-        acl(c!(aclrtMemcpy(self.0, bytes, values.as_ptr().cast(), bytes, kind))).unwrap();
+        acl(c!(aclrtMemcpy(
+            self.0,
+            bytes,
+            values.as_ptr().cast(),
+            bytes,
+            kind
+        )))
+        .unwrap();
     }
 
-    pub fn read<T: Copy>(&self, count: usize) -> Vec<T> {
+    pub(crate) fn read<T: Copy>(&self, count: usize) -> Vec<T> {
         let mut values: Vec<MaybeUninit<T>> = vec![MaybeUninit::uninit(); count];
         let bytes = size_of_val(&values[..]);
         let kind = sys::ACL_MEMCPY_DEVICE_TO_HOST;
-        acl(c!(aclrtMemcpy(values.as_mut_ptr().cast(), bytes, self.0, bytes, kind))).unwrap();
+        acl(c!(aclrtMemcpy(
+            values.as_mut_ptr().cast(),
+            bytes,
+            self.0,
+            bytes,
+            kind
+        )))
+        .unwrap();
         // SAFETY: all of them were just copied from device memory; the tests only use plain numbers.
-        values.into_iter().map(|value| unsafe { value.assume_init() }).collect()
+        values
+            .into_iter()
+            .map(|value| unsafe { value.assume_init() })
+            .collect()
     }
 }
 
@@ -191,13 +225,13 @@ impl Drop for Buffer {
 }
 
 /// The counter behind a host function's argument.
-pub fn counter(argument: *mut c_void) -> &'static std::sync::atomic::AtomicU64 {
+pub(crate) fn counter(argument: *mut c_void) -> &'static std::sync::atomic::AtomicU64 {
     // SAFETY: the tests pass a counter that outlives the stream's work.
     unsafe { &*argument.cast() }
 }
 
 /// Reads a number directly, as a program must not do with a device address.
-pub fn peek(pointer: *mut c_void) -> u32 {
+pub(crate) fn peek(pointer: *mut c_void) -> u32 {
     // SAFETY: readable memory, or the test expects this process to die here.
     unsafe { pointer.cast::<u32>().read_volatile() }
 }

@@ -3,7 +3,9 @@
 //! Unlike the ranks of other crates' tests these have no control plane: the root's ticket travels through pipes, and a
 //! rank may be expected to die.
 
-pub mod api;
+#![allow(dead_code, reason = "each test uses a part")]
+
+pub(crate) mod api;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -18,18 +20,18 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// What ranks are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Threads,
     Processes,
 }
 
-pub const KINDS: [Kind; 2] = [Kind::Threads, Kind::Processes];
+pub(crate) const KINDS: [Kind; 2] = [Kind::Threads, Kind::Processes];
 
 /// One rank, with its device set.
 #[derive(Clone)]
-pub struct Rank {
-    pub rank: u32,
-    pub size: u32,
+pub(crate) struct Rank {
+    pub(crate) rank: u32,
+    pub(crate) size: u32,
     tickets: Tickets,
 }
 
@@ -41,17 +43,18 @@ enum Tickets {
 
 impl Rank {
     /// Joins a new communicator of all ranks.
-    pub fn join(&self) -> Comm {
-        self.try_join().unwrap_or_else(|(code, text)| panic!("init failed with {code}: {text}"))
+    pub(crate) fn join(&self) -> Comm {
+        self.try_join()
+            .unwrap_or_else(|(code, text)| panic!("init failed with {code}: {text}"))
     }
 
-    pub fn try_join(&self) -> Result<Comm, (u32, String)> {
+    pub(crate) fn try_join(&self) -> Result<Comm, (u32, String)> {
         let ticket = self.ticket();
         api::init(self.size, &ticket, self.rank)
     }
 
     /// A new ticket from rank 0.
-    pub fn ticket(&self) -> Vec<u8> {
+    pub(crate) fn ticket(&self) -> Vec<u8> {
         match &self.tickets {
             Tickets::Shared(shared) => {
                 let (all, news) = &**shared;
@@ -81,7 +84,10 @@ impl Rank {
                 let mut line = String::new();
                 std::io::stdin().lock().read_line(&mut line).unwrap();
                 let digits = line.trim().as_bytes();
-                assert!(!digits.is_empty(), "rank 0 ended before it gave out a ticket");
+                assert!(
+                    !digits.is_empty(),
+                    "rank 0 ended before it gave out a ticket"
+                );
                 digits
                     .chunks(2)
                     .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
@@ -91,7 +97,7 @@ impl Rank {
     }
 
     /// Ends this process as if by the out-of-memory killer.
-    pub fn die(&self) -> ! {
+    pub(crate) fn die(&self) -> ! {
         let own = rustix::process::getpid();
         rustix::process::kill_process(own, rustix::process::Signal::KILL).unwrap();
         unreachable!("killed")
@@ -99,7 +105,7 @@ impl Rank {
 }
 
 /// Runs `body` on `size` ranks of a kind; all must succeed.
-pub fn ranks(kind: Kind, size: u32, test: &str, body: impl Fn(Rank) + Send + Sync) {
+pub(crate) fn ranks(kind: Kind, size: u32, test: &str, body: impl Fn(Rank) + Send + Sync) {
     match kind {
         Kind::Threads if env::var_os(RANK).is_some() => {}
         Kind::Threads => threads(size, body),
@@ -113,9 +119,21 @@ pub fn ranks(kind: Kind, size: u32, test: &str, body: impl Fn(Rank) + Send + Syn
 
 fn threads(size: u32, body: impl Fn(Rank) + Send + Sync) {
     let tickets = Tickets::Shared(Arc::default());
+    let (done, ended) = std::sync::mpsc::channel::<()>();
+    // A thread cannot be killed, so a hang ends the whole test binary.
+    thread::spawn(move || {
+        if ended.recv_timeout(LIMIT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("rank threads hang");
+            std::process::abort();
+        }
+    });
     thread::scope(|scope| {
         for rank in 0..size {
-            let rank = Rank { rank, size, tickets: tickets.clone() };
+            let rank = Rank {
+                rank,
+                size,
+                tickets: tickets.clone(),
+            };
             let body = &body;
             scope.spawn(move || {
                 api::set_device(rank.rank);
@@ -124,17 +142,22 @@ fn threads(size: u32, body: impl Fn(Rank) + Send + Sync) {
             });
         }
     });
+    drop(done);
 }
 
 /// Runs `body` in `size` processes with more environment variables; how each ended. Only returns in the parent.
-pub fn processes(
+pub(crate) fn processes(
     size: u32,
     test: &str,
     variables: &[(&str, &str)],
     body: impl Fn(Rank) + Send + Sync,
 ) -> Vec<ExitStatus> {
     if let Ok(rank) = env::var(RANK) {
-        let rank = Rank { rank: rank.parse().unwrap(), size, tickets: Tickets::Piped };
+        let rank = Rank {
+            rank: rank.parse().unwrap(),
+            size,
+            tickets: Tickets::Piped,
+        };
         api::set_device(rank.rank);
         body(rank);
         std::process::exit(0);
@@ -152,7 +175,10 @@ pub fn processes(
         })
         .collect();
     let output = children[0].stdout.take().unwrap();
-    let mut inputs: Vec<_> = children[1..].iter_mut().map(|child| child.stdin.take().unwrap()).collect();
+    let mut inputs: Vec<_> = children[1..]
+        .iter_mut()
+        .map(|child| child.stdin.take().unwrap())
+        .collect();
     let relay = thread::spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
             if let Some(ticket) = line.strip_prefix("TICKET ") {
@@ -185,6 +211,6 @@ pub fn processes(
 }
 
 /// A stream and a communicator, as most tests want them.
-pub fn equip(rank: &Rank) -> (Comm, Stream) {
+pub(crate) fn equip(rank: &Rank) -> (Comm, Stream) {
     (rank.join(), Stream::create())
 }
