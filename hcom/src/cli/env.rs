@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use hcom_runtime::{InProcess, Runtime, Settings};
 use hcom_sys::{FUNCTIONS, Library};
 use serde_json::{Value, json};
 
@@ -49,6 +50,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         .iter()
         .filter(|function| library.has(function.name))
         .count();
+    let device = device(&settings);
     let variables: Vec<(&str, String)> = VARIABLES
         .iter()
         .filter_map(|name| {
@@ -70,6 +72,10 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 "skipped": skipped,
                 "functions": {"present": present, "known": FUNCTIONS.len()},
             },
+            "device": match &device {
+                Ok(chip) => json!({"index": 0, "chip": chip, "error": null}),
+                Err(error) => json!({"index": 0, "chip": null, "error": error}),
+            },
             "timeouts": {
                 "connect_s": settings.connect_timeout.as_secs_f64(),
                 "collective_s": settings.timeout.as_secs_f64(),
@@ -90,6 +96,11 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     for place in skipped {
         text += &format!("           passed over {place}\n");
     }
+    text += &match device {
+        Ok(Some(chip)) => format!("\ndevice 0   {chip}\n"),
+        Ok(None) => "\ndevice 0   of a chip that the library does not name\n".to_owned(),
+        Err(error) => format!("\ndevice 0   does not open: {error}\n"),
+    };
     text += &format!(
         "\ntimeouts   {} s to come together, {} s in a collective\n",
         settings.connect_timeout.as_secs_f64(),
@@ -105,4 +116,13 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Opens device 0 as a job of one rank and returns the name of its chip.
+fn device(settings: &Settings) -> Result<Option<String>, String> {
+    let alone = InProcess::new(1).remove(0);
+    match Runtime::with_control(alone, 0, settings) {
+        Ok(runtime) => Ok(runtime.chip()),
+        Err(error) => Err(error.to_string()),
+    }
 }

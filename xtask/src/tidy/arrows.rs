@@ -29,7 +29,7 @@ const ALLOWED: [(&str, &[&str]); 10] = [
     ("xtask", &[]),
 ];
 
-/// Crates that tests of any other crate may use.
+/// Crates that tests of any other crate may use, beside those that the crate reaches anyway.
 const FOR_TESTS: [&str; 2] = ["hcom-fake", "hcom-test"];
 
 /// Checks `cargo metadata --no-deps`.
@@ -60,7 +60,10 @@ pub(super) fn check(metadata: &Value) -> Vec<Finding> {
             let target = dependency["name"].as_str().unwrap_or_default();
             let in_workspace = ALLOWED.iter().any(|(crate_name, _)| *crate_name == target);
             let for_tests = dependency["kind"] == "dev";
-            let fine = allowed.contains(&target) || (for_tests && FOR_TESTS.contains(&target));
+            let fine = match for_tests {
+                true => reaches(name, target) || FOR_TESTS.contains(&target),
+                false => allowed.contains(&target),
+            };
             if in_workspace && !fine {
                 let table = match for_tests {
                     true => "dev-dependencies",
@@ -73,6 +76,15 @@ pub(super) fn check(metadata: &Value) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Whether arrows lead from one crate to another.
+fn reaches(from: &str, to: &str) -> bool {
+    ALLOWED
+        .iter()
+        .filter(|(crate_name, _)| *crate_name == from)
+        .flat_map(|(_, allowed)| *allowed)
+        .any(|next| *next == to || reaches(next, to))
 }
 
 #[cfg(test)]
@@ -103,6 +115,7 @@ mod tests {
     fn allowed_arrows_pass() {
         assert!(messages("hcom-convert", "hcom-ir", Value::Null).is_empty());
         assert!(messages("hcom-runtime", "hcom-fake", json!("dev")).is_empty());
+        assert!(messages("hcom-patch", "hcom-sys", json!("dev")).is_empty());
         assert!(messages("hcom-ir", "serde", Value::Null).is_empty());
     }
 

@@ -183,6 +183,8 @@ fn describe(error: &anyhow::Error) -> (Value, u8) {
             object["node"] = node.clone().into();
             (object, 1)
         }
+        Error::Load(_) | Error::Missing(_) => (object("library", &message), 2),
+        Error::Thread { .. } => (object("system", &message), 1),
         Error::Control(_) => (object("control", &message), 1),
         Error::Plan { .. } => (object("plan", &message), 1),
         Error::Start(_) => (object("start", &message), 2),
