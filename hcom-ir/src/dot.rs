@@ -50,7 +50,9 @@ pub fn dot(graph: &Graph) -> String {
     for (group, _) in graph.groups() {
         let sequence: Vec<usize> = graph
             .nodes()
-            .filter(|(_, node)| node.group() == Some(group))
+            .filter(|(_, node)| {
+                node.group() == Some(group) && node.op.class() != Class::PointToPoint
+            })
             .map(|(id, _)| id.index())
             .collect();
         for pair in sequence.windows(2) {

@@ -45,7 +45,7 @@
 //! | the one table of operations, with type rules and work | [`Op`], [`info`], [`OpInfo`], [`infer`](fn@infer), [`Work`] |
 //! | attributes and constant data | [`Attrs`], [`Attr`], [`Literal`] |
 //! | building and reading graphs | [`Builder`], [`Graph`], [`Node`], [`Value`], [`Group`] |
-//! | text and pictures | [`parse`], `Display` of [`Graph`], [`dot`](fn@dot) |
+//! | text and pictures | [`text`], [`parse`], `Display` of [`Graph`], [`dot`](fn@dot) |
 //! | messages | [`Diagnostic`], [`Diagnostics`], [`Code`] |
 //! | what ranks must agree on | [`order`] |
 //! | what a program means | [`interpret`](fn@interpret) |
@@ -66,7 +66,8 @@
 //! # What this crate does not do
 //!
 //! It runs nothing on a device, plans nothing, and does no input or output: no files, threads, clock,
-//! environment or foreign functions. The interpreter is written to be read, not to be fast.
+//! environment or foreign functions. Counts of uneven collectives are sizes of the graph, not data
+//! computed by it. The interpreter is written to be read, not to be fast.
 
 mod arena;
 mod builder;
@@ -83,7 +84,7 @@ mod op;
 pub mod order;
 pub mod pass;
 mod shape;
-mod text;
+pub mod text;
 mod types;
 mod valid;
 

@@ -8,6 +8,7 @@ mod numbers;
 mod ranks;
 mod text;
 mod typing;
+mod views;
 
 use hcom_ir::{Attrs, Builder, Graph, Literal, Op, interpret, parse};
 

@@ -448,6 +448,34 @@ fn communication() {
 }
 
 #[test]
+fn counts_beyond_32_bits_stay_exact() {
+    check(
+        "%x: u8[2147483656]",
+        "%y = broadcast %x, root = 0, group = @g",
+        "u8[2147483656]",
+    );
+    check(
+        "%x: f64[1073741824]",
+        "%y = all_gather %x, group = @g",
+        "f64[2147483648]",
+    );
+    check(
+        "%x: u8[9223372036854775808]",
+        "%y = all_gather %x, group = @g",
+        "`all_gather`: the size does not fit in 64 bits",
+    );
+    check(
+        "%x: f64[1152921504606846976]",
+        "%y = all_gather %x, group = @g",
+        "a result of `all_gather` is too large",
+    );
+    let text = "hcom 1\ngroup @g = ranks(0, 1)\ngraph @t(%x: i8[2147483656]) {\n  %y = all_reduce %x, op = sum, group = @g\n}";
+    let graph = super::graph(text);
+    let (_, row) = hcom_ir::rows(&graph, hcom_ir::GroupId::from_index(0)).remove(0);
+    assert_eq!(row.uniform.count, Some((1 << 31) + 8));
+}
+
+#[test]
 fn writes_have_one_meaning() {
     check("%x: mut f32[2], %v: f32[2]", "copy_to_input %v, %x", "");
     check(
