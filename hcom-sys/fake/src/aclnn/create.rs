@@ -157,7 +157,7 @@ pub(crate) fn arange(
     }
     let len = if integers {
         let [first, last, by] = scalars.map(|scalar| i128::from(scalar.to_i64()));
-        ((last - first).abs() as u128).div_ceil(by.unsigned_abs()) as usize
+        (last - first).unsigned_abs().div_ceil(by.unsigned_abs()) as usize
     } else {
         (distance / by_f64).ceil() as usize
     };

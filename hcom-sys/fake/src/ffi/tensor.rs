@@ -211,7 +211,6 @@ unsafe fn tensor(
 ///
 /// # Safety
 /// The arrays hold as many numbers as their counts say, `stride` as many as `viewDims`.
-#[expect(clippy::too_many_arguments, reason = "those of the C function")]
 pub unsafe extern "C" fn aclCreateTensor(
     viewDims: *const i64,
     viewDimsNum: u64,
@@ -246,7 +245,6 @@ pub unsafe extern "C" fn aclCreateTensor(
 ///
 /// # Safety
 /// As for [`aclCreateTensor`].
-#[expect(clippy::too_many_arguments, reason = "those of the C function")]
 pub unsafe extern "C" fn aclInitTensor(
     tensor: *mut aclTensor,
     viewDims: *const i64,
