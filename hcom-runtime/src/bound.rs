@@ -20,7 +20,9 @@ pub struct Bound {
 impl Bound {
     /// The largest of the three, in microseconds.
     pub fn us(&self) -> f64 {
-        self.compute_us.max(self.communication_us).max(self.critical_path_us)
+        self.compute_us
+            .max(self.communication_us)
+            .max(self.critical_path_us)
     }
 
     pub(crate) fn new(plan: &Plan, measured: &[Option<f64>]) -> Bound {
@@ -34,7 +36,11 @@ impl Bound {
                 Some(channel) => per_channel[channel] += duration(index),
                 None => compute_us += duration(index),
             }
-            let before = task.after.iter().map(|&before| finish[before]).fold(0.0, f64::max);
+            let before = task
+                .after
+                .iter()
+                .map(|&before| finish[before])
+                .fold(0.0, f64::max);
             finish[index] = before + duration(index);
         }
         Bound {

@@ -89,7 +89,9 @@ impl Block {
     }
 
     fn memory(&self) -> &Arc<Memory> {
-        self.memory.as_ref().expect("a block holds its memory until it is dropped")
+        self.memory
+            .as_ref()
+            .expect("a block holds its memory until it is dropped")
     }
 
     /// The first `bytes` bytes.
@@ -218,7 +220,10 @@ mod tests {
         assert_eq!(rounded(1_000_000), rounded(990_000));
         for bytes in (1..5_000_000).step_by(4999) {
             let size = rounded(bytes);
-            assert!(size >= bytes && size - bytes <= (bytes / 8).max(512), "{bytes} {size}");
+            assert!(
+                size >= bytes && size - bytes <= (bytes / 8).max(512),
+                "{bytes} {size}"
+            );
         }
     }
 }

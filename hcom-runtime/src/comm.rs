@@ -55,12 +55,20 @@ impl Comm {
     ) -> Result<Comm, Error> {
         let own = control.rank();
         let rank = group.rank_of(own).unwrap_or(0);
-        let ticket = if rank == 0 { Communicator::root_info(driver)? } else { Vec::new() };
+        let ticket = if rank == 0 {
+            Communicator::root_info(driver)?
+        } else {
+            Vec::new()
+        };
         let name = format!(
             "communicator of group {}{}{}",
             group.name,
             if key.own_stream { " (overlapped)" } else { "" },
-            if key.point_to_point { " (point to point)" } else { "" }
+            if key.point_to_point {
+                " (point to point)"
+            } else {
+                ""
+            }
         );
         let deadline = Instant::now() + settings.timeout;
         let tickets = control.all_gather(&group.ranks, &name, &ticket, deadline)?;
@@ -101,7 +109,9 @@ impl Comm {
     }
 
     pub(crate) fn workspace(&self) -> std::sync::MutexGuard<'_, Workspace> {
-        self.workspace.lock().unwrap_or_else(PoisonError::into_inner)
+        self.workspace
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Queues a collective as number `seq` of its group.

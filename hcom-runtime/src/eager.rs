@@ -61,19 +61,26 @@ impl Eager {
             .collect();
         let single = |diagnostic| Error::Graph(Diagnostics(vec![diagnostic]));
         let results = builder.push(op, &inputs, attrs).map_err(single)?;
-        let outputs = results.iter().enumerate().map(|(n, &value)| (format!("y{n}"), value));
+        let outputs = results
+            .iter()
+            .enumerate()
+            .map(|(n, &value)| (format!("y{n}"), value));
         let graph = builder.finish(outputs.collect())?;
         if !graph.is_fixed() {
             return Err(unbound(&graph));
         }
         let (id, node) = graph.nodes().next().expect("one node was pushed");
-        let results: Vec<Type> =
-            node.results.iter().map(|&value| graph.ty(value).clone()).collect();
+        let results: Vec<Type> = node
+            .results
+            .iter()
+            .map(|&value| graph.ty(value).clone())
+            .collect();
         let tasks = Tasks::new(&graph, rank)?;
         let (lowered, channel) = match tasks.tasks.into_iter().next() {
-            Some(task) if node.op != Op::Reshape => {
-                (task.lowered, task.channel.map(|channel| tasks.channels[channel].clone()))
-            }
+            Some(task) if node.op != Op::Reshape => (
+                task.lowered,
+                task.channel.map(|channel| tasks.channels[channel].clone()),
+            ),
             _ => {
                 let types: Vec<&Type> = operands.iter().map(|array| array.ty()).collect();
                 let site = aclnn::Site {
@@ -132,7 +139,13 @@ pub(crate) fn execute(
     let eager = match launch.eager.get(&key) {
         Some(known) => known.clone(),
         None => {
-            let made = Arc::new(Eager::new(inner.control.rank(), op, attrs, group, operands)?);
+            let made = Arc::new(Eager::new(
+                inner.control.rank(),
+                op,
+                attrs,
+                group,
+                operands,
+            )?);
             launch.eager.insert(key, made.clone());
             made
         }
@@ -152,7 +165,10 @@ pub(crate) fn execute(
         .results
         .iter()
         .map(|ty| {
-            let shape: Vec<u64> = aclnn::sizes(ty).into_iter().map(|size| size as u64).collect();
+            let shape: Vec<u64> = aclnn::sizes(ty)
+                .into_iter()
+                .map(|size| size as u64)
+                .collect();
             inner.empty(ty.dtype, &shape, aclnn::bytes(ty))
         })
         .collect::<Result<Vec<Array>, Error>>()?;
@@ -182,9 +198,8 @@ pub(crate) fn execute(
     for call in &eager.lowered.calls {
         match call {
             Call::Kernel { kernel, args } => {
-                let issued = Operator::new(&inner.driver, *kernel, args, place).and_then(
-                    |operator| operator.launch(&inner.compute, &mut launch.workspace),
-                );
+                let issued = Operator::new(&inner.driver, *kernel, args, place)
+                    .and_then(|operator| operator.launch(&inner.compute, &mut launch.workspace));
                 issued.map_err(|error| error.at(|| eager.row.node.clone()))?;
             }
             Call::Copy { from, to, bytes } => {

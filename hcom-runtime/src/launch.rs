@@ -89,7 +89,11 @@ impl Executable {
             })
             .collect();
         drop(launch);
-        let name = if options.name.is_empty() { graph.name() } else { &options.name };
+        let name = if options.name.is_empty() {
+            graph.name()
+        } else {
+            &options.name
+        };
         Ok(Executable(Arc::new(Shared {
             inner: inner.clone(),
             graph: graph.clone(),
@@ -135,7 +139,11 @@ impl Executable {
     /// Lets [`Executable::bound_us`] use the times of a trace of this executable, on this rank or
     /// merged with others. The shortest time of each piece of work counts.
     pub fn observe(&self, trace: &Trace) {
-        let mut measured = self.0.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut measured = self
+            .0
+            .measured
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         for span in &trace.spans {
             if let Some(shortest) = measured.get_mut(span.task) {
                 let time = span.work_us();
@@ -176,7 +184,11 @@ impl Executable {
 
     /// The parts of the lower bound, and whether they are measured.
     pub fn bound(&self) -> Bound {
-        let measured = self.0.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        let measured = self
+            .0
+            .measured
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         Bound::new(&self.0.plan, &measured)
     }
 }
@@ -229,7 +241,13 @@ impl Times {
         }
         Ok(Trace {
             title: format!("{} ({})", shared.name, plan.mode.name()),
-            notes: shared.inner.driver.modelled_link().map(|link| link.to_string()).into_iter().collect(),
+            notes: shared
+                .inner
+                .driver
+                .modelled_link()
+                .map(|link| link.to_string())
+                .into_iter()
+                .collect(),
             streams: plan.lanes.iter().map(|lane| lane.name.clone()).collect(),
             groups: plan
                 .tasks
@@ -248,7 +266,9 @@ fn describe(graph: &Graph, work: Work) -> (String, String, Kind, u64) {
         Work::Node(id) => {
             let node = graph.node(id);
             let kind = match (node.op.class(), node.op) {
-                (Class::Collective | Class::PointToPoint | Class::Barrier, _) => Kind::Communication,
+                (Class::Collective | Class::PointToPoint | Class::Barrier, _) => {
+                    Kind::Communication
+                }
                 (_, Op::Matmul | Op::Attention) => Kind::Matrix,
                 (Class::Write | Class::View, _)
                 | (
@@ -272,11 +292,21 @@ fn describe(graph: &Graph, work: Work) -> (String, String, Kind, u64) {
         Work::CopyOut { output, value } => {
             let name = &graph.value(value).name;
             let detail = format!("copy %{name} to output {output}");
-            ("copy".to_owned(), detail, Kind::Movement, 2 * bytes_of(value))
+            (
+                "copy".to_owned(),
+                detail,
+                Kind::Movement,
+                2 * bytes_of(value),
+            )
         }
         Work::Snapshot { value } => {
             let detail = format!("keep the old value of %{}", graph.value(value).name);
-            ("copy".to_owned(), detail, Kind::Movement, 2 * bytes_of(value))
+            (
+                "copy".to_owned(),
+                detail,
+                Kind::Movement,
+                2 * bytes_of(value),
+            )
         }
     }
 }
@@ -343,7 +373,11 @@ impl Shared {
             .and_then(|()| launch.end_of_run(&self.inner))
             .map_err(|error| {
                 // The other ranks are inside of collectives that this one will not reach.
-                if self.plan.collectives() > 0 { self.inner.watchdog.blame(error) } else { error }
+                if self.plan.collectives() > 0 {
+                    self.inner.watchdog.blame(error)
+                } else {
+                    error
+                }
             })?;
         Ok(outputs)
     }
@@ -386,13 +420,15 @@ impl Shared {
         outside: &Outside<'_>,
         task: usize,
     ) -> Result<u64, Error> {
-        loaded.launch(&self.inner, launch, &self.plan, outside, task).map_err(|error| {
-            error.at(|| match self.plan.tasks.tasks[task].work {
-                Work::Node(node) => self.graph.print_node(node),
-                Work::CopyOut { value, .. } | Work::Snapshot { value } => {
-                    format!("copy %{}", self.graph.value(value).name)
-                }
+        loaded
+            .launch(&self.inner, launch, &self.plan, outside, task)
+            .map_err(|error| {
+                error.at(|| match self.plan.tasks.tasks[task].work {
+                    Work::Node(node) => self.graph.print_node(node),
+                    Work::CopyOut { value, .. } | Work::Snapshot { value } => {
+                        format!("copy %{}", self.graph.value(value).name)
+                    }
+                })
             })
-        })
     }
 }

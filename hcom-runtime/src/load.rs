@@ -165,7 +165,9 @@ impl Loaded {
             let mut workspace = 0;
             let mut operators = Vec::new();
             for call in &task.lowered.calls {
-                let Call::Kernel { kernel, args } = call else { continue };
+                let Call::Kernel { kernel, args } = call else {
+                    continue;
+                };
                 let needs = Operator::examine(&inner.driver, *kernel, args).map_err(named)?;
                 workspace = needs.max(workspace);
                 operators.push(Described {
@@ -269,7 +271,10 @@ impl Prepared {
         if current {
             return Ok(());
         }
-        let place = |at: Where| self.place(at, outside).expect("kernels use memory that exists");
+        let place = |at: Where| {
+            self.place(at, outside)
+                .expect("kernels use memory that exists")
+        };
         let operator = Operator::new(&inner.driver, kernel, args, place)?;
         let described = &mut self.operators[call];
         described.operator = Some(operator);
@@ -285,7 +290,10 @@ fn row(graph: &Graph, task: &Task) -> Arc<Row> {
         unreachable!("communication comes from nodes");
     };
     let node = graph.node(id);
-    let place = node.location.as_ref().map_or_else(String::new, |place| format!(" at {place}"));
+    let place = node
+        .location
+        .as_ref()
+        .map_or_else(String::new, |place| format!(" at {place}"));
     Arc::new(Row {
         op: node.op.name(),
         node: format!("{}{place}", graph.print_node(id)),

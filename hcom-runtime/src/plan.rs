@@ -122,9 +122,10 @@ impl Plan {
                 let makespan = scheduled.makespan_us();
                 (scheduled.order, makespan)
             }
-            Mode::SingleStream | Mode::Split => {
-                ((0..jobs.len()).collect(), jobs.iter().map(|job| job.duration_us).sum())
-            }
+            Mode::SingleStream | Mode::Split => (
+                (0..jobs.len()).collect(),
+                jobs.iter().map(|job| job.duration_us).sum(),
+            ),
         };
         let sync = join(&order, &lane_of, after, lanes.len());
         let layout = Layout::new(&tasks, &order, &lane_of, &sync);
@@ -246,3 +247,6 @@ fn steps(
     }));
     steps
 }
+
+#[cfg(test)]
+mod tests;

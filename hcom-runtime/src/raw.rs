@@ -48,7 +48,11 @@ pub(crate) struct ModelledLink {
 
 impl fmt::Display for ModelledLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "modelled link: {} µs + bytes / {} GB/s", self.alpha_us, self.gbytes_per_s)
+        write!(
+            f,
+            "modelled link: {} µs + bytes / {} GB/s",
+            self.alpha_us, self.gbytes_per_s
+        )
     }
 }
 

@@ -255,7 +255,11 @@ impl Inner {
     pub(crate) fn read(&self, place: &Place, data: &mut [u8]) -> Result<(), Error> {
         let _launch = self.begin()?;
         self.watchdog.wait(&self.compute)?;
-        if data.is_empty() { Ok(()) } else { place.read(data) }
+        if data.is_empty() {
+            Ok(())
+        } else {
+            place.read(data)
+        }
     }
 
     /// The communicator for `key`, made if it is not there. All members call this in the same
@@ -331,14 +335,24 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.driver.note(self.driver.attach());
         // What is queued ends, or the watchdog ends it.
-        let idle = self.watchdog.check().and_then(|()| self.watchdog.wait(&self.compute));
+        let idle = self
+            .watchdog
+            .check()
+            .and_then(|()| self.watchdog.wait(&self.compute));
         self.watchdog.stop();
-        let patrol = self.patrol.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let patrol = self
+            .patrol
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some(patrol) = patrol {
             // The thread reports through the control plane; it has nothing to return.
             let _ = patrol.join();
         }
-        let launch = self.launch.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let launch = self
+            .launch
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
         if idle.is_err() {
             for comm in launch.comms.values() {
                 self.driver.note(comm.destroy());

@@ -73,7 +73,9 @@ struct Line {
 impl Line {
     /// The collective that the device is inside of.
     fn current(&self) -> Option<&Issued> {
-        self.issued.front().filter(|issued| self.entered >= issued.seq)
+        self.issued
+            .front()
+            .filter(|issued| self.entered >= issued.seq)
     }
 
     fn position(&self, issued: &Issued) -> Position {
@@ -277,7 +279,10 @@ impl Watchdog {
             if let Some(failure) = self.inspect() {
                 return self.fail(failure);
             }
-            let inside = lock(&self.state).lines.iter().any(|line| line.current().is_some());
+            let inside = lock(&self.state)
+                .lines
+                .iter()
+                .any(|line| line.current().is_some());
             if !inside || Instant::now() >= until {
                 break;
             }
@@ -293,8 +298,10 @@ impl Watchdog {
             ..Failure::new(FailureKind::Library, rank)
         };
         let state = lock(&self.state);
-        if let Some((line, issued)) =
-            state.lines.iter().find_map(|line| Some((line, line.current()?)))
+        if let Some((line, issued)) = state
+            .lines
+            .iter()
+            .find_map(|line| Some((line, line.current()?)))
         {
             self.describe(&mut failure, line, issued);
         }
@@ -336,10 +343,16 @@ impl Watchdog {
             ..
         } = state;
         let mut words = vec![0u8; lines.len() * 2 * size_of::<u64>()];
-        if lines.iter().any(|line| line.issued.iter().any(|issued| issued.marks.is_none())) {
+        if lines
+            .iter()
+            .any(|line| line.issued.iter().any(|issued| issued.marks.is_none()))
+        {
             self.driver.note(self.words.read(&mut words));
         }
-        for (line, words) in lines.iter_mut().zip(words.chunks_exact(2 * size_of::<u64>())) {
+        for (line, words) in lines
+            .iter_mut()
+            .zip(words.chunks_exact(2 * size_of::<u64>()))
+        {
             let (reached, done) = words.split_at(size_of::<u64>());
             let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
             line.entered = line.entered.max(word(reached));
@@ -357,7 +370,11 @@ impl Watchdog {
                     }
                 }
             }
-            while line.issued.front().is_some_and(|issued| issued.seq <= line.completed) {
+            while line
+                .issued
+                .front()
+                .is_some_and(|issued| issued.seq <= line.completed)
+            {
                 if let Some(issued) = line.issued.pop_front() {
                     *completed = Some(line.position(&issued));
                     spare.extend(issued.marks.into_iter().flatten());
@@ -398,7 +415,9 @@ impl Watchdog {
             .collect();
         let name = line.group.name.clone();
         let at = |position: &Option<Position>| {
-            position.as_ref().is_some_and(|p| p.group == name && p.seq >= seq)
+            position
+                .as_ref()
+                .is_some_and(|p| p.group == name && p.seq >= seq)
         };
         let gone: Vec<&PeerStatus> = members
             .iter()
@@ -424,7 +443,11 @@ impl Watchdog {
                 Life::Dead { reason } => Some(reason.clone()),
                 _ => None,
             });
-            let kind = if dead.is_some() { FailureKind::PeerDied } else { FailureKind::PeerLeft };
+            let kind = if dead.is_some() {
+                FailureKind::PeerDied
+            } else {
+                FailureKind::PeerLeft
+            };
             return Some(Failure {
                 ranks: gone.iter().map(|peer| peer.rank).collect(),
                 got: Some(dead.unwrap_or_else(|| seen(&gone))),
@@ -442,7 +465,9 @@ impl Watchdog {
                 ranks: vec![own, peer.rank],
                 expected: Some(format!("{} on every rank, as on rank {own}", position.op)),
                 got: Some(format!("rank {} {}", peer.rank, peer.state)),
-                help: Some("all ranks must call the collectives of a group in the same order".into()),
+                help: Some(
+                    "all ranks must call the collectives of a group in the same order".into(),
+                ),
                 ..failure(FailureKind::Mismatch)
             });
         }
@@ -487,7 +512,10 @@ impl Watchdog {
         while !self.stopped.load(Ordering::Acquire) {
             if state.lines.iter().all(|line| line.issued.is_empty()) {
                 state.idle = true;
-                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self
+                    .work
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
             let (guard, _) = self

@@ -30,13 +30,19 @@ graph @f(%a: f32[2, 2]) -> f32[2, 2] {
         );
         let a = f32s(&[2, 2], &[1.0, -1.0, 0.0, 2.0]);
         for mode in Mode::ALL {
-            let options = CompileOptions { mode, ..Default::default() };
+            let options = CompileOptions {
+                mode,
+                ..Default::default()
+            };
             let executable = runtime.compile(&graph, &options).unwrap();
             let arrays = upload(&runtime, std::slice::from_ref(&a));
             for _ in 0..20 {
                 let outputs = executable.run(&arrays).unwrap();
                 // s = [[2, -2], [0, 4]], c = [[2, 0], [0, 4]], c c + s.
-                assert_eq!(download(&outputs[0]), f32s(&[2, 2], &[6.0, -2.0, 0.0, 20.0]));
+                assert_eq!(
+                    download(&outputs[0]),
+                    f32s(&[2, 2], &[6.0, -2.0, 0.0, 20.0])
+                );
             }
             assert_eq!(download(&arrays[0]), a, "the input stays what it was");
         }
@@ -61,7 +67,10 @@ graph @f(%x: mut f32[2]) -> f32[2] {
 ",
         );
         for mode in Mode::ALL {
-            let options = CompileOptions { mode, ..Default::default() };
+            let options = CompileOptions {
+                mode,
+                ..Default::default()
+            };
             let executable = runtime.compile(&graph, &options).unwrap();
             let x = f32s(&[2], &[rank.rank() as f32 + 1.0, 10.0]);
             let arrays = upload(&runtime, &[x]);
@@ -96,9 +105,14 @@ graph @f(%x: f32[64]) -> f32[64] {
             let y = if round % 2 == 0 {
                 executable.run(std::slice::from_ref(&x)).unwrap().remove(0)
             } else {
-                runtime.eager(Op::AllReduce, &attrs, Some(&group), &[&x]).unwrap().remove(0)
+                runtime
+                    .eager(Op::AllReduce, &attrs, Some(&group), &[&x])
+                    .unwrap()
+                    .remove(0)
             };
-            runtime.eager(Op::CopyToInput, &Attrs::new(), None, &[&nan, &x]).unwrap();
+            runtime
+                .eager(Op::CopyToInput, &Attrs::new(), None, &[&nan, &x])
+                .unwrap();
             let expected = 10.0 + 4.0 * round as f32;
             assert_eq!(download(&y), f32s(&[64], &[expected; 64]), "round {round}");
         }

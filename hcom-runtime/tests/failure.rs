@@ -36,7 +36,9 @@ fn failure(error: Error) -> Failure {
 fn a_killed_rank_ends_the_others_within_five_seconds() {
     ranks(3, Kind::Processes, TIMEOUT, |rank| {
         let runtime = runtime(&rank);
-        let executable = runtime.compile(&chain(), &CompileOptions::default()).unwrap();
+        let executable = runtime
+            .compile(&chain(), &CompileOptions::default())
+            .unwrap();
         let arrays = upload(&runtime, &inputs(&chain(), rank.rank()));
         for _ in 0..10 {
             executable.run(&arrays).unwrap();
@@ -47,19 +49,28 @@ fn a_killed_rank_ends_the_others_within_five_seconds() {
         }
         let begin = Instant::now();
         let error = loop {
-            let outcome = executable.run(&arrays).and_then(|outputs| outputs[0].to_host());
+            let outcome = executable
+                .run(&arrays)
+                .and_then(|outputs| outputs[0].to_host());
             if let Err(error) = outcome {
                 break failure(error);
             }
         };
-        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+        assert!(
+            begin.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            begin.elapsed()
+        );
         assert_eq!(error.kind, FailureKind::PeerDied, "{error}");
         assert_eq!(error.ranks, [1], "{error}");
         assert_eq!(error.op.as_deref(), Some("all_reduce"), "{error}");
         assert_eq!(error.group.as_deref(), Some("tp"), "{error}");
         assert_eq!(error.seq, Some(21), "{error}");
         let node = error.node.clone().unwrap();
-        assert!(node.contains("%a = all_reduce %x") && node.contains("test.hcom:4"), "{node}");
+        assert!(
+            node.contains("%a = all_reduce %x") && node.contains("test.hcom:4"),
+            "{node}"
+        );
         // Every later call says the same, at once.
         let begin = Instant::now();
         assert_eq!(failure(executable.run(&arrays).unwrap_err()), error);
@@ -79,7 +90,10 @@ fn a_rank_that_never_comes_is_named_after_the_time_limit() {
                 ..Settings::from_env().unwrap()
             };
             let runtime = with_settings(&rank, settings);
-            let options = CompileOptions { mode: Mode::SingleStream, ..Default::default() };
+            let options = CompileOptions {
+                mode: Mode::SingleStream,
+                ..Default::default()
+            };
             let executable = runtime.compile(&chain(), &options).unwrap();
             let arrays = upload(&runtime, &inputs(&chain(), rank.rank()));
             executable.run(&arrays).unwrap();
@@ -92,11 +106,20 @@ fn a_rank_that_never_comes_is_named_after_the_time_limit() {
                     std::thread::sleep(Duration::from_millis(5));
                 }
             }
-            let error = executable.run(&arrays).and_then(|outputs| outputs[0].to_host());
+            let error = executable
+                .run(&arrays)
+                .and_then(|outputs| outputs[0].to_host());
             let error = failure(error.unwrap_err());
             assert_eq!(error.kind, FailureKind::Timeout, "{error}");
-            assert_eq!((error.ranks.clone(), error.seq), (vec![2], Some(3)), "{error}");
-            assert!(error.node.clone().unwrap().contains("%a = all_reduce %x"), "{error}");
+            assert_eq!(
+                (error.ranks.clone(), error.seq),
+                (vec![2], Some(3)),
+                "{error}"
+            );
+            assert!(
+                error.node.clone().unwrap().contains("%a = all_reduce %x"),
+                "{error}"
+            );
         });
     }
 }
@@ -109,7 +132,9 @@ fn different_collectives_at_the_same_place_are_an_error() {
         let group = Group::new("g", vec![0, 1]);
         let x = runtime.array(DType::F32, &[2], &[0; 8]).unwrap();
         let attrs = Attrs::new().with("op", ReduceOp::Sum);
-        runtime.eager(Op::AllReduce, &attrs, Some(&group), &[&x]).unwrap();
+        runtime
+            .eager(Op::AllReduce, &attrs, Some(&group), &[&x])
+            .unwrap();
         runtime.synchronize().unwrap();
         let issued = if rank.rank() == 0 {
             runtime.eager(Op::AllReduce, &attrs, Some(&group), &[&x])
@@ -163,7 +188,9 @@ fn a_new_job_works_after_a_failure() {
             let executable = runtime.compile(&chain(), &Default::default()).unwrap();
             let arrays = upload(&runtime, &inputs(&chain(), rank.rank()));
             if rank.rank() != 0 {
-                let error = executable.run(&arrays).and_then(|outputs| outputs[0].to_host());
+                let error = executable
+                    .run(&arrays)
+                    .and_then(|outputs| outputs[0].to_host());
                 assert_eq!(failure(error.unwrap_err()).ranks, [0]);
             } else {
                 let begin = Instant::now();

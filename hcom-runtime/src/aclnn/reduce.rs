@@ -2,7 +2,7 @@
 
 use hcom_ir::{DType, Op};
 
-use super::{Arg, Call, Kernel, Lowered, Place, Site};
+use super::{Arg, Kernel, Lowered, Site};
 
 pub(super) fn lower(site: &Site<'_>, to: &mut Lowered) {
     match site.op {
@@ -64,15 +64,6 @@ pub(super) fn lower(site: &Site<'_>, to: &mut Lowered) {
 fn reduce(site: &Site<'_>, to: &mut Lowered) {
     let [x, y] = [site.operand(0), site.result(0)];
     let dims = site.attrs.ints("dims").to_vec();
-    if dims.is_empty() {
-        // No dimension reduced; the library would read an empty list as all of them.
-        to.calls.push(Call::Copy {
-            from: Place::Operand(0),
-            to: Place::Result(0),
-            bytes: site.operand_bytes(),
-        });
-        return;
-    }
     if x.elements() == 0 {
         let value = if site.op == Op::Mean { f64::NAN } else { 0.0 };
         to.fill(y, value);

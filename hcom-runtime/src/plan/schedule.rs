@@ -150,14 +150,14 @@ mod tests {
             job(0, 4.0, &[4]),
         ];
         let schedule = list_schedule(&jobs, 2, |_, _| false);
-        assert_eq!(schedule.order, [0, 1, 3, 2, 4, 5]);
+        assert_eq!(schedule.order, [0, 3, 1, 4, 2, 5]);
         assert_eq!(schedule.makespan_us(), 16.0);
     }
 
     #[test]
     fn the_longer_remaining_path_goes_first() {
         let jobs = [job(0, 1.0, &[]), job(0, 1.0, &[]), job(1, 9.0, &[1])];
-        assert_eq!(list_schedule(&jobs, 2, |_, _| false).order, [1, 0, 2]);
+        assert_eq!(list_schedule(&jobs, 2, |_, _| false).order, [1, 2, 0]);
     }
 
     #[test]

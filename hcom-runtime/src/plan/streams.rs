@@ -45,9 +45,7 @@ pub(super) fn exclusive(tasks: &Tasks, a: usize, b: usize) -> bool {
             .and_then(|index| tasks.channels.get(index))
     };
     match (channel(a), channel(b)) {
-        (Some(a), Some(b)) => {
-            !a.point_to_point && !b.point_to_point && a.shared_members(b) > 1
-        }
+        (Some(a), Some(b)) => !a.point_to_point && !b.point_to_point && a.shared_members(b) > 1,
         _ => false,
     }
 }

@@ -213,7 +213,11 @@ impl Tasks {
         }
         let point_to_point = node.op.class() == Class::PointToPoint;
         let channel = Channel {
-            group: if point_to_point { pair(group, node, rank) } else { group.clone() },
+            group: if point_to_point {
+                pair(group, node, rank)
+            } else {
+                group.clone()
+            },
             point_to_point,
         };
         let known = self.channels.iter().position(|known| *known == channel);
@@ -335,8 +339,13 @@ impl Tasks {
 
 /// The pair of ranks that a send or receive connects, in ascending order.
 fn pair(group: &Group, node: &Node, rank: u32) -> Group {
-    let peer = u32::try_from(node.attrs.int("peer")).ok().and_then(|peer| group.global_rank(peer));
-    let mut ranks = vec![rank, peer.expect("the graph's type rules keep ranks in range")];
+    let peer = u32::try_from(node.attrs.int("peer"))
+        .ok()
+        .and_then(|peer| group.global_rank(peer));
+    let mut ranks = vec![
+        rank,
+        peer.expect("the graph's type rules keep ranks in range"),
+    ];
     ranks.sort_unstable();
     Group::new(group.name.clone(), ranks)
 }

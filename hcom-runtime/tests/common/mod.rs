@@ -12,7 +12,10 @@ pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The runtime of a rank, on the CPU library that is part of this program.
 pub fn runtime(rank: &Rank) -> Runtime {
-    with_settings(rank, Settings::from_env().expect("the environment of the tests is right"))
+    with_settings(
+        rank,
+        Settings::from_env().expect("the environment of the tests is right"),
+    )
 }
 
 pub fn with_settings(rank: &Rank, settings: Settings) -> Runtime {
@@ -50,7 +53,8 @@ pub fn data(dtype: DType, shape: &[u64], rank: u32, input: usize) -> Literal {
             DType::U16 => bytes.extend((whole as u16).to_le_bytes()),
             DType::I32 => bytes.extend((whole as i32 - 3).to_le_bytes()),
             DType::U32 => bytes.extend((whole as u32).to_le_bytes()),
-            DType::I64 => bytes.extend((whole - 3).to_le_bytes()),
+            // Usable as indices.
+            DType::I64 => bytes.extend(whole.to_le_bytes()),
             DType::U64 => bytes.extend((whole as u64).to_le_bytes()),
             DType::C64 => {
                 bytes.extend((real as f32).to_le_bytes());
@@ -73,7 +77,12 @@ pub fn inputs(graph: &Graph, rank: u32) -> Vec<Literal> {
         .enumerate()
         .map(|(index, input)| {
             let ty = graph.ty(input.value);
-            data(ty.dtype, &ty.shape.as_fixed().expect("sizes are fixed"), rank, index)
+            data(
+                ty.dtype,
+                &ty.shape.as_fixed().expect("sizes are fixed"),
+                rank,
+                index,
+            )
         })
         .collect()
 }
@@ -81,7 +90,11 @@ pub fn inputs(graph: &Graph, rank: u32) -> Vec<Literal> {
 pub fn upload(runtime: &Runtime, literals: &[Literal]) -> Vec<Array> {
     literals
         .iter()
-        .map(|l| runtime.array(l.dtype, &l.shape, &l.bytes).expect("there is memory"))
+        .map(|l| {
+            runtime
+                .array(l.dtype, &l.shape, &l.bytes)
+                .expect("there is memory")
+        })
         .collect()
 }
 
@@ -93,7 +106,10 @@ pub fn download(array: &Array) -> Literal {
 /// The elements as numbers; complex ones as two.
 pub fn numbers(literal: &Literal) -> Vec<f64> {
     fn all<const N: usize>(bytes: &[u8], f: impl Fn([u8; N]) -> f64) -> Vec<f64> {
-        bytes.chunks_exact(N).map(|chunk| f(chunk.try_into().unwrap())).collect()
+        bytes
+            .chunks_exact(N)
+            .map(|chunk| f(chunk.try_into().unwrap()))
+            .collect()
     }
     let bytes = &literal.bytes;
     match literal.dtype {
@@ -127,26 +143,38 @@ pub fn assert_close(got: &Literal, expected: &Literal, what: &str) {
         let close = got == expected
             || (got.is_nan() && expected.is_nan())
             || (got - expected).abs() <= tolerance * expected.abs().max(1.0);
-        assert!(close, "{what}: element {index} is {got}, expected {expected}");
+        assert!(
+            close,
+            "{what}: element {index} is {got}, expected {expected}"
+        );
     }
 }
 
 /// Compiles and runs `graphs[rank]` in every mode on the data of [`inputs`], compares with the
 /// oracle, and asserts that the modes agree bit by bit.
 pub fn check_against_oracle(rank: &Rank, graphs: &[Graph]) {
-    let all: Vec<Vec<Literal>> =
-        (0..).zip(graphs).map(|(rank, graph)| inputs(graph, rank)).collect();
+    let all: Vec<Vec<Literal>> = (0..)
+        .zip(graphs)
+        .map(|(rank, graph)| inputs(graph, rank))
+        .collect();
     let expected = interpret(graphs, &all).unwrap_or_else(|error| panic!("{error}"));
     let own = &graphs[rank.rank() as usize];
     let expected = &expected[rank.rank() as usize];
     let runtime = runtime(rank);
     let mut first: Option<Vec<Literal>> = None;
     for mode in Mode::ALL {
-        let options = CompileOptions { mode, ..CompileOptions::default() };
-        let executable = runtime.compile(own, &options).unwrap_or_else(|e| panic!("{mode:?}: {e}"));
+        let options = CompileOptions {
+            mode,
+            ..CompileOptions::default()
+        };
+        let executable = runtime
+            .compile(own, &options)
+            .unwrap_or_else(|e| panic!("{mode:?}: {e}"));
         for round in 0..2 {
             let arrays = upload(&runtime, &all[rank.rank() as usize]);
-            let outputs = executable.run(&arrays).unwrap_or_else(|e| panic!("{mode:?}: {e}"));
+            let outputs = executable
+                .run(&arrays)
+                .unwrap_or_else(|e| panic!("{mode:?}: {e}"));
             let what = format!("rank {} {mode:?} round {round}", rank.rank());
             let mut values = Vec::new();
             for (index, (got, expected)) in outputs.iter().zip(&expected.outputs).enumerate() {
