@@ -187,7 +187,7 @@ impl Chip {
                     format!("{self} does not support {}", with(reduce, dtype)),
                 )
                 .at(node.location.clone())
-                .node(graph.describe_node(id))
+                .node(graph.print_node(id))
                 .expected(expected)
                 .got(dtype.map_or_else(|| node.op.to_string(), |dtype| dtype.to_string())),
             );

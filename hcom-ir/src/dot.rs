@@ -36,7 +36,7 @@ pub fn dot(graph: &Graph) -> String {
             Class::Source => ", fillcolor = honeydew",
             Class::Compute | Class::View | Class::Write => "",
         };
-        let tooltip = quote(&graph.describe_node(id));
+        let tooltip = quote(&graph.print_node(id));
         let label = quote(&format!("{}{group}", node.op));
         let _ = writeln!(
             out,

@@ -321,7 +321,7 @@ impl Graph {
                 bind_attr(attr, bindings).map_err(|error| {
                     unfit("an attribute", error)
                         .at(node.location.clone())
-                        .node(self.describe_node(id))
+                        .node(self.print_node(id))
                 })?;
             }
             builder.set_location(node.location.clone());

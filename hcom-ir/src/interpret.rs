@@ -237,7 +237,7 @@ impl<'a> Rank<'a> {
     }
 
     fn node_text(&self) -> String {
-        self.graph.describe_node(self.node())
+        self.graph.print_node(self.node())
     }
 
     fn node(&self) -> NodeId {

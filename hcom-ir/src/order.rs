@@ -192,7 +192,7 @@ pub fn row(graph: &Graph, id: NodeId) -> Option<Row> {
             count: count.filter(|_| even),
         },
         rank,
-        node: graph.describe_node(id),
+        node: graph.print_node(id),
         location: node.location.as_ref().map(ToString::to_string),
     })
 }
@@ -451,7 +451,7 @@ pub fn transfer(graph: &Graph, id: NodeId, global_rank: u32) -> Option<Transfer>
         },
         dtype: ty.dtype,
         count: ty.elements().expect("the sizes of a bound graph are fixed"),
-        node: graph.describe_node(id),
+        node: graph.print_node(id),
     })
 }
 

@@ -103,7 +103,7 @@ pub fn apply(graph: &Graph, rewrite: &Rewrite) -> Result<Graph, Diagnostics> {
             .map_err(|diagnostic| {
                 diagnostic
                     .at(node.location.clone())
-                    .node(graph.describe_node(id))
+                    .node(graph.print_node(id))
             })?;
         let names: Vec<&str> = node
             .results

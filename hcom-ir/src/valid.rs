@@ -25,7 +25,7 @@ pub(crate) fn validate(graph: &Graph) -> Result<(), Diagnostics> {
 fn about(graph: &Graph, node: NodeId, diagnostic: Diagnostic) -> Diagnostic {
     diagnostic
         .at(graph.node(node).location.clone())
-        .node(graph.describe_node(node))
+        .node(graph.print_node(node))
 }
 
 #[cfg(test)]

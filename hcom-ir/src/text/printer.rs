@@ -36,7 +36,7 @@ impl fmt::Display for Graph {
         }
         f.write_str(" {\n")?;
         for (id, _) in self.nodes.iter() {
-            writeln!(f, "  {}", self.print_node(id))?;
+            writeln!(f, "  {}", self.node_text(id, false))?;
         }
         for (index, (name, &value)) in self.output_names.iter().zip(&self.outputs).enumerate() {
             f.write_str(if index == 0 { "  return " } else { ", " })?;
@@ -59,19 +59,12 @@ impl fmt::Display for Graph {
 }
 
 impl Graph {
-    /// One node in the text form, on one line.
+    /// One node for a reader, on one line: as in the text form, but without the bytes of literals that
+    /// are large.
     ///
     /// # Panics
     /// When the node belongs to another graph.
     pub fn print_node(&self, node: NodeId) -> String {
-        self.node_text(node, false)
-    }
-
-    /// One node for a reader: as in the text form, but without the bytes of large literals.
-    ///
-    /// # Panics
-    /// When the node belongs to another graph.
-    pub fn describe_node(&self, node: NodeId) -> String {
         self.node_text(node, true)
     }
 

@@ -32,15 +32,15 @@ fn literal(text: &str) -> Literal {
 fn show(literal: &Literal) -> String {
     let mut builder = Builder::new("l");
     let attrs = Attrs::new().with("value", literal.clone());
-    builder
-        .push(Op::Constant, &[], attrs)
+    let value = builder
+        .one(Op::Constant, &[], attrs)
         .expect("a valid literal");
-    let (id, _) = builder.graph().nodes().next().expect("one node");
-    let node = builder.graph().print_node(id);
-    node.split_once("value = ")
-        .expect("an attribute")
-        .1
-        .to_owned()
+    let graph = builder
+        .finish(vec![("y".to_owned(), value)])
+        .expect("a graph");
+    let text = graph.to_string();
+    let line = text.lines().find_map(|line| line.split_once("value = "));
+    line.expect("a constant").1.to_owned()
 }
 
 /// Runs `statements` on one rank, with the constants named `%a`, `%b`, … before them, and shows what
