@@ -117,17 +117,18 @@ mod tests {
             DType::I32,
             ReduceOp::Avg,
             expect![[r#"
-            hcom 1
-            group @g = ranks(0, 1)
-            graph @f(%x: i32[2, 3]) -> i32[2, 3] {
-              %1 = cast %x, to = i64
-              %2 = all_reduce %1, op = sum, group = @g
-              %3 = fill shape = [], value = 2, dtype = i64
-              %4 = div %2, %3
-              %5 = cast %4, to = i32
-              return y = %5
-            }
-        "#]],
+                hcom 1
+                group @g = ranks(0, 1)
+                graph @f(%x: i32[2, 3]) -> i32[2, 3] {
+                  %1 = cast %x, to = i64
+                  %2 = all_reduce %1, op = sum, group = @g
+                  %3 = cast %2, to = f64
+                  %4 = fill shape = [], value = 2.0, dtype = f64
+                  %5 = div %3, %4
+                  %6 = cast %5, to = i32
+                  return y = %6
+                }
+            "#]],
         );
     }
 
@@ -183,6 +184,13 @@ mod tests {
 
     #[test]
     fn reductions_without_a_meaning_are_refused() {
+        all_reduce(
+            DType::I64,
+            ReduceOp::Avg,
+            expect![
+                "all_reduce: avg of i64: the device library divides integers as floats; cast the tensor to f64 first"
+            ],
+        );
         all_reduce(
             DType::Bool,
             ReduceOp::Avg,

@@ -102,7 +102,7 @@ mod tests {
     use crate::Call;
     use crate::context::tests::{check, fixed};
     use expect_test::{Expect, expect};
-    use hcom_ir::DType::{self, F32, I64};
+    use hcom_ir::DType::{self, F32, I32};
     use hcom_ir::ReduceOp::{self, Avg, Sum};
 
     fn reduce_scatter(input: &[u64], output: (DType, &[u64]), op: ReduceOp, expected: Expect) {
@@ -110,23 +110,23 @@ mod tests {
             reduction: op.into(),
             output: fixed(output.0, output.1),
         };
-        check(Some(fixed(I64, input)), &[0, 1], 0, &call, expected);
+        check(Some(fixed(I32, input)), &[0, 1], 0, &call, expected);
     }
 
     #[test]
     fn dimension_0_is_cut() {
         reduce_scatter(
             &[4],
-            (I64, &[2]),
+            (I32, &[2]),
             Sum,
             expect![[r#"
-            hcom 1
-            group @g = ranks(0, 1)
-            graph @f(%x: i64[4]) -> i64[2] {
-              %1 = reduce_scatter %x, op = sum, group = @g
-              return y = %1
-            }
-        "#]],
+                hcom 1
+                group @g = ranks(0, 1)
+                graph @f(%x: i32[4]) -> i32[2] {
+                  %1 = reduce_scatter %x, op = sum, group = @g
+                  return y = %1
+                }
+            "#]],
         );
     }
 
@@ -134,17 +134,17 @@ mod tests {
     fn a_stacked_input_loses_its_first_dimension() {
         reduce_scatter(
             &[2, 3, 2],
-            (I64, &[3, 2]),
+            (I32, &[3, 2]),
             Sum,
             expect![[r#"
-            hcom 1
-            group @g = ranks(0, 1)
-            graph @f(%x: i64[2, 3, 2]) -> i64[3, 2] {
-              %1 = reduce_scatter %x, op = sum, group = @g
-              %2 = reshape %1, shape = [3, 2]
-              return y = %2
-            }
-        "#]],
+                hcom 1
+                group @g = ranks(0, 1)
+                graph @f(%x: i32[2, 3, 2]) -> i32[3, 2] {
+                  %1 = reduce_scatter %x, op = sum, group = @g
+                  %2 = reshape %1, shape = [3, 2]
+                  return y = %2
+                }
+            "#]],
         );
     }
 
@@ -152,18 +152,21 @@ mod tests {
     fn a_mean_is_divided_after_the_scatter() {
         reduce_scatter(
             &[4],
-            (I64, &[2]),
+            (I32, &[2]),
             Avg,
             expect![[r#"
-            hcom 1
-            group @g = ranks(0, 1)
-            graph @f(%x: i64[4]) -> i64[2] {
-              %1 = reduce_scatter %x, op = sum, group = @g
-              %2 = fill shape = [], value = 2, dtype = i64
-              %3 = div %1, %2
-              return y = %3
-            }
-        "#]],
+                hcom 1
+                group @g = ranks(0, 1)
+                graph @f(%x: i32[4]) -> i32[2] {
+                  %1 = cast %x, to = i64
+                  %2 = reduce_scatter %1, op = sum, group = @g
+                  %3 = cast %2, to = f64
+                  %4 = fill shape = [], value = 2.0, dtype = f64
+                  %5 = div %3, %4
+                  %6 = cast %5, to = i32
+                  return y = %6
+                }
+            "#]],
         );
     }
 
@@ -171,7 +174,7 @@ mod tests {
     fn what_cannot_be_cut_is_refused() {
         reduce_scatter(
             &[5],
-            (I64, &[2]),
+            (I32, &[2]),
             Sum,
             expect![
                 "reduce_scatter_tensor: dimension 0 has size 5, not divisible by the group size 2"
@@ -179,7 +182,7 @@ mod tests {
         );
         reduce_scatter(
             &[],
-            (I64, &[]),
+            (I32, &[]),
             Sum,
             expect!["reduce_scatter_tensor: the input has 0 dimensions, none with index 0"],
         );
@@ -189,10 +192,10 @@ mod tests {
     fn an_output_that_does_not_fit_is_refused_with_both_types() {
         reduce_scatter(
             &[4],
-            (I64, &[4]),
+            (I32, &[4]),
             Sum,
             expect![
-                "reduce_scatter_tensor: the output is i64[4], expected i64[2] (input i64[4], group size 2)"
+                "reduce_scatter_tensor: the output is i32[4], expected i32[2] (input i32[4], group size 2)"
             ],
         );
         reduce_scatter(
@@ -200,7 +203,7 @@ mod tests {
             (F32, &[2]),
             Sum,
             expect![
-                "reduce_scatter_tensor: the output is f32[2], expected i64[2] (input i64[4], group size 2)"
+                "reduce_scatter_tensor: the output is f32[2], expected i32[2] (input i32[4], group size 2)"
             ],
         );
     }

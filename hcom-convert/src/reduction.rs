@@ -6,13 +6,14 @@
 //! |---|---|---|
 //! | avg | f16, bf16 | cast to f32, sum, divide by the group's size, cast back: the sum of values near the type's largest does not overflow, and is rounded once |
 //! | avg | other floats, complex | sum, divide |
-//! | avg | integers | cast to a type that holds the sum of any group, sum, divide truncating toward zero, cast back; 64-bit sums wrap, as the library's do |
+//! | avg | integers up to 32 bits | cast to a type that holds the sum of any group, sum, cast to f64, divide, cast back, which truncates toward zero: exact for groups of up to 2²⁰ ranks |
 //! | sum, max, bor | bool | maximum over 0/1: logical or |
 //! | prod, min, band | bool | minimum over 0/1: logical and |
 //! | premul_sum | floats, complex | multiply by the factor, sum; 16-bit floats in f32 as above |
 //!
-//! Refused: avg and bxor of bool, min and max of complex numbers (they have no order), bitwise
-//! reductions of numbers (the library has none), premul_sum without a factor or of integers.
+//! Refused: avg and bxor of bool, avg of 64-bit integers (the library divides integers as floats),
+//! min and max of complex numbers (they have no order), bitwise reductions of numbers (the library
+//! has none), premul_sum without a factor or of integers.
 
 use crate::{Context, ConvertError};
 use hcom_ir::{Attrs, DType, Op, ReduceOp, ValueId};
@@ -72,12 +73,9 @@ pub(crate) fn lower<'a>(
         value = context.push(Op::Mul, &[value, factor], Attrs::new())?;
     }
     value = collective(context, value, op)?;
-    if mean {
-        let size = if wide.is_integer() {
-            context.scalar(group_size, wide)?
-        } else {
-            context.scalar(f64::from(group_size), wide)?
-        };
+    if let Some(quotient) = mean {
+        value = context.cast(value, quotient)?;
+        let size = context.scalar(f64::from(group_size), quotient)?;
         value = context.push(Op::Div, &[value, size], Attrs::new())?;
     }
     context.cast(value, dtype)
@@ -91,8 +89,8 @@ struct Plan {
     scale: Option<f64>,
     /// The library's operator.
     op: ReduceOp,
-    /// Whether the group's size divides the result.
-    mean: bool,
+    /// The type in which the group's size divides the result, if it does.
+    mean: Option<DType>,
 }
 
 fn plan(reduction: Reduction, dtype: DType) -> Result<Plan, &'static str> {
@@ -100,7 +98,7 @@ fn plan(reduction: Reduction, dtype: DType) -> Result<Plan, &'static str> {
         wide: dtype,
         scale: None,
         op,
-        mean: false,
+        mean: None,
     };
     match reduction.op {
         ReduceOp::PremulSum => {
@@ -112,7 +110,7 @@ fn plan(reduction: Reduction, dtype: DType) -> Result<Plan, &'static str> {
                 wide: wide(dtype),
                 scale: Some(factor),
                 op: ReduceOp::Sum,
-                mean: false,
+                mean: None,
             })
         }
         ReduceOp::Sum | ReduceOp::Max | ReduceOp::Bor if dtype == DType::Bool => Ok(Plan {
@@ -126,11 +124,18 @@ fn plan(reduction: Reduction, dtype: DType) -> Result<Plan, &'static str> {
         ReduceOp::Avg if dtype == DType::Bool => {
             Err("a mean of booleans is no boolean; cast the tensor to a number first")
         }
+        ReduceOp::Avg if matches!(dtype, DType::I64 | DType::U64) => {
+            Err("the device library divides integers as floats; cast the tensor to f64 first")
+        }
         ReduceOp::Avg => Ok(Plan {
             wide: wide(dtype),
             scale: None,
             op: ReduceOp::Sum,
-            mean: true,
+            mean: Some(if dtype.is_integer() {
+                DType::F64
+            } else {
+                wide(dtype)
+            }),
         }),
         ReduceOp::Min | ReduceOp::Max if dtype.is_complex() => Err("complex numbers have no order"),
         ReduceOp::Band | ReduceOp::Bor | ReduceOp::Bxor => {

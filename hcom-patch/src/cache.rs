@@ -1,7 +1,7 @@
 //! What a compiled function remembers: whole graphs by the guards of their call, pieces by their
 //! text.
 
-use crate::compile::Launchable;
+use crate::compile::{Launchable, Run};
 use crate::recording::{Piece, Recording};
 use crate::{DType, Error, Tensor};
 use hcom_runtime::Executable;
@@ -124,7 +124,7 @@ impl Whole {
     }
 
     /// Runs the graph on `arguments` and returns what the function would.
-    pub(crate) fn launch(&self, arguments: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+    pub(crate) fn launch(&self, arguments: &[Tensor], run: Run<'_>) -> Result<Vec<Tensor>, Error> {
         let outside = |source: &Source| match source {
             Source::Argument(position) => Some(arguments[*position].clone()),
             Source::Captured(tensor) => Some(tensor.clone()),
@@ -133,7 +133,7 @@ impl Whole {
         let outputs: Vec<Tensor> = match &self.executable {
             Some(executable) => {
                 let inputs: Vec<Tensor> = self.inputs.iter().filter_map(outside).collect();
-                let arrays = executable.run(&inputs, &self.written)?;
+                let arrays = executable.run(&inputs, &self.written, run)?;
                 arrays.into_iter().map(Tensor::from_array).collect()
             }
             None => Vec::new(),

@@ -20,7 +20,7 @@ use crate::rank::{Rank, patched};
 use crate::recording::{Break, Piece, Recorder};
 use crate::scope::{self, Scope};
 use crate::{Error, Tensor};
-use hcom_runtime::{Array, CompileOptions, Executable, Mode, Uniformity};
+use hcom_runtime::{Array, CompileOptions, Executable, Mode, Trace, Uniformity};
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -69,6 +69,8 @@ pub struct Report {
     pub collectives: usize,
     /// Pinned if any of the graphs is.
     pub uniformity: Uniformity,
+    /// The least time, in microseconds, in which the device can execute those graphs.
+    pub bound_us: f64,
     /// Why the function is more than one graph.
     pub breaks: Vec<Break>,
     /// The graphs in text, in the order of launch.
@@ -87,6 +89,7 @@ impl Default for Report {
             graphs: 0,
             collectives: 0,
             uniformity: Uniformity::Uniform,
+            bound_us: 0.0,
             breaks: Vec::new(),
             text: Vec::new(),
             recordings: 0,
@@ -100,6 +103,7 @@ impl Report {
     fn add(&mut self, piece: &Piece, text: &str, executable: &Executable) {
         self.graphs += 1;
         self.collectives += piece.collectives();
+        self.bound_us += executable.bound_us();
         self.text.push(text.to_owned());
         if let Uniformity::Uniform = self.uniformity {
             self.uniformity = executable.uniformity().clone();
@@ -152,20 +156,54 @@ where
         }
         let rank = Rank::current()?;
         let state = Arc::clone(lock(&self.ranks).entry(rank.id).or_default());
+        let guards = self.guards(arguments);
+        // No lock is held while a graph runs or a function records.
+        let whole = lock(&state).cache.find(&guards, arguments);
+        if let Some(whole) = whole {
+            let results = whole.launch(arguments, &mut plain)?;
+            lock(&state).report.replays += 1;
+            return Ok(results);
+        }
+        self.record(&rank, &state, guards, arguments)
+    }
+
+    /// Launches the graph with timestamps around every piece of work, waits for its end, and returns
+    /// when each piece ran.
+    ///
+    /// All ranks that take part in the function's collectives call it together.
+    ///
+    /// # Errors
+    /// [`Error::NoGraph`] unless the function is one graph and was called with arguments of the same
+    /// types before; otherwise as [`Compiled::call`].
+    pub fn traced(&self, arguments: &[Tensor]) -> Result<(Vec<Tensor>, Trace), Error> {
+        let rank = Rank::current()?;
+        let state = lock(&self.ranks).get(&rank.id).map(Arc::clone);
+        let guards = self.guards(arguments);
+        let whole = state.and_then(|state| lock(&state).cache.find(&guards, arguments));
+        let mut trace = None;
+        let results =
+            whole
+                .ok_or(Error::NoGraph)?
+                .launch(arguments, &mut |executable, inputs| {
+                    let (outputs, traced) = executable.run_traced(inputs)?;
+                    trace = Some(traced);
+                    Ok(outputs)
+                })?;
+        Ok((results, trace.ok_or(Error::NoGraph)?))
+    }
+
+    /// [`Report::bound_us`] of the present report.
+    pub fn bound_us(&self) -> f64 {
+        self.report().bound_us
+    }
+
+    fn guards(&self, arguments: &[Tensor]) -> Guards {
         let cut = match self.config.collectives {
             Collectives::Global => !patched(),
             Collectives::Recorded => false,
             Collectives::Cut => true,
         };
-        let guards = Guards::of(arguments, cut);
-        // No lock is held while a graph runs or a function records.
-        let whole = lock(&state).cache.find(&guards, arguments);
-        if let Some(whole) = whole {
-            let results = whole.launch(arguments)?;
-            lock(&state).report.replays += 1;
-            return Ok(results);
-        }
-        self.record(&rank, &state, guards, arguments)
+        Guards::of(arguments, cut)
     }
 
     /// What the last recording on this rank consists of, with the counts of all calls. Empty before
@@ -279,22 +317,35 @@ impl Pieces {
     }
 }
 
+/// How an executable runs on arrays.
+pub(crate) type Run<'a> =
+    &'a mut dyn FnMut(&Executable, &[Array]) -> Result<Vec<Array>, hcom_runtime::Error>;
+
+fn plain(executable: &Executable, inputs: &[Array]) -> Result<Vec<Array>, hcom_runtime::Error> {
+    executable.run(inputs)
+}
+
 /// An executable that reads and writes tensors.
 #[derive(Clone)]
 pub(crate) struct Launchable(Arc<Executable>);
 
 impl Launchable {
     fn launch(&self, piece: &Piece) -> Result<Vec<Array>, Error> {
-        self.run(&piece.inputs, &piece.written)
+        self.run(&piece.inputs, &piece.written, &mut plain)
     }
 
     /// Runs on the present data of `inputs`, of which those at `written` are written.
-    pub(crate) fn run(&self, inputs: &[Tensor], written: &[usize]) -> Result<Vec<Array>, Error> {
+    pub(crate) fn run(
+        &self,
+        inputs: &[Tensor],
+        written: &[usize],
+        run: Run<'_>,
+    ) -> Result<Vec<Array>, Error> {
         let arrays = inputs
             .iter()
             .map(Tensor::data)
             .collect::<Result<Vec<_>, _>>()?;
-        let outputs = self.0.run(&arrays)?;
+        let outputs = run(&self.0, &arrays)?;
         for position in written {
             inputs[*position].written(&arrays[*position])?;
         }

@@ -112,6 +112,14 @@ pub fn finalize() {
     Rank::set(None);
 }
 
+/// The runtime of this rank.
+///
+/// # Errors
+/// [`Error::NotInitialized`]; [`Error::NoDevice`] after [`init_abstract`].
+pub fn runtime() -> Result<Runtime, Error> {
+    Ok(Rank::current()?.runtime("the runtime")?.clone())
+}
+
 /// This rank, within the world.
 ///
 /// # Errors
@@ -164,12 +172,24 @@ pub fn new_group(ranks: &[u32]) -> Result<Group, Error> {
     if ranks == world.ranks() {
         return Ok(world);
     }
-    let mut name = "ranks".to_owned();
-    for rank in ranks {
-        name.push('_');
-        name.push_str(&rank.to_string());
+    Ok(group(name(ranks), ranks.to_vec()))
+}
+
+/// A short name that only these ranks in this order have.
+fn name(ranks: &[u32]) -> String {
+    if let [first, second, .., last] = ranks
+        && let Some(step) = second.checked_sub(*first)
+        && ranks
+            .windows(2)
+            .all(|pair| pair[1].checked_sub(pair[0]) == Some(step))
+    {
+        return match step {
+            1 => format!("ranks_{first}_to_{last}"),
+            _ => format!("ranks_{first}_to_{last}_by_{step}"),
+        };
     }
-    Ok(group(name, ranks.to_vec()))
+    let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
+    format!("ranks_{}", ranks.join("_"))
 }
 
 fn group(name: String, ranks: Vec<u32>) -> Group {
@@ -261,9 +281,25 @@ fn dispatch(
     operand: Option<&Tensor>,
     group: &Group,
 ) -> Result<(), Error> {
+    target.map_or(Ok(()), Tensor::check_writable)?;
     let location = Location::caller();
     scope::with_active(|recorder| match recorder {
         Some(recorder) => recorder.collective(call, target, operand, group, location),
         None => eager::Eager.collective(call, target, operand, group, location),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::name;
+
+    #[test]
+    fn groups_are_named_after_their_ranks() {
+        assert_eq!(name(&[2]), "ranks_2");
+        assert_eq!(name(&[3, 1]), "ranks_3_1");
+        assert_eq!(name(&[1, 2, 3]), "ranks_1_to_3");
+        assert_eq!(name(&[0, 2, 4, 6]), "ranks_0_to_6_by_2");
+        assert_eq!(name(&[0, 2, 3]), "ranks_0_2_3");
+        assert_eq!(name(&[3, 2, 1]), "ranks_3_2_1");
+    }
 }

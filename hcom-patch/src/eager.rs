@@ -7,7 +7,7 @@ use crate::dist::{CollectiveCalls, Group};
 use crate::rank::Rank;
 use crate::{Error, Tensor};
 use hcom_convert::{Call, Context, convert};
-use hcom_ir::{Attrs, Builder, Op, ValueId, complete};
+use hcom_ir::{Attrs, Builder, Op, ValueId};
 use hcom_runtime::Array;
 use rustc_hash::FxHashMap;
 use std::panic::Location;
@@ -21,7 +21,7 @@ pub(crate) fn operator(op: Op, operands: &[&Tensor], attrs: &Attrs) -> Result<Ve
         .map(|tensor| tensor.data())
         .collect::<Result<Vec<Array>, _>>()?;
     let arrays: Vec<&Array> = arrays.iter().collect();
-    let results = runtime.eager(op, &complete(op, attrs)?, None, &arrays)?;
+    let results = runtime.eager(op, attrs, None, &arrays)?;
     Ok(results.into_iter().map(Tensor::from_array).collect())
 }
 

@@ -41,6 +41,11 @@ pub enum Error {
     /// `export` was called while a graph is being recorded.
     #[error("a graph is being recorded already")]
     Recording,
+    /// A timeline was asked for of a function that has no graph for these arguments.
+    #[error(
+        "no graph to trace: the function must be one graph, and called with such arguments before"
+    )]
+    NoGraph,
     /// Data was asked for with another element type than the tensor has.
     #[error("the tensor holds {dtype}, not {asked}")]
     ElementType {

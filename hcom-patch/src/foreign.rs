@@ -12,7 +12,7 @@
 
 use crate::rank::Rank;
 use crate::{DType, Error, Tensor};
-use hcom_ir::{Attrs, Element, Op, complete};
+use hcom_ir::{Attrs, Element, Op};
 use hcom_runtime::{Array, Runtime};
 use rustc_hash::FxHashMap;
 use std::ffi::c_void;
@@ -24,8 +24,8 @@ use std::sync::Arc;
 /// # Safety
 /// For as long as the value exists:
 /// - all four methods return the same as before;
-/// - [`pointer`](DeviceTensor::pointer) is memory of the device that this rank uses, and the
-///   smallest range that holds all elements (`pointer + strides · index`, in elements, over all
+/// - [`pointer`](DeviceTensor::pointer) is memory of the device that this rank uses, aligned for
+///   the element type, and the smallest range that holds all elements (`pointer + strides · index`, in elements, over all
 ///   indices within the shape) lies in one allocation;
 /// - nobody else writes that range while an operation of this crate that reads or writes the
 ///   tensor runs, nor reads it while one that writes it does.
@@ -102,7 +102,7 @@ impl Foreign {
             // which without gaps is `shape` elements from `pointer`, stays valid and is ours to use
             // while `owner`, which the array keeps, exists.
             Memory::Dense(unsafe {
-                wrap(
+                Array::from_raw(
                     runtime,
                     owner.pointer(),
                     dtype,
@@ -122,7 +122,7 @@ impl Foreign {
             // SAFETY: `first` and `length` are the smallest range that holds all elements, of which
             // the implementor guarantees the same as above.
             let range = unsafe {
-                wrap(
+                Array::from_raw(
                     runtime,
                     first,
                     dtype,
@@ -143,6 +143,18 @@ impl Foreign {
         self.owner.shape()
     }
 
+    /// Whether it can be written: no two elements share memory.
+    pub(crate) fn check_writable(&self) -> Result<(), Error> {
+        match &self.memory {
+            Memory::Strided(strided) if strided.inverse.is_none() => Err(Error::Foreign {
+                shape: self.shape().to_vec(),
+                strides: self.owner.strides().to_vec(),
+                reason: "it cannot be written: elements overlap",
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// The elements in dense memory: the owner's if that is dense.
     pub(crate) fn read(&self) -> Result<Array, Error> {
         let strided = match &self.memory {
@@ -157,15 +169,13 @@ impl Foreign {
 
     /// Puts the elements of `array`, which [`Foreign::read`] returned, where they belong.
     pub(crate) fn write(&self, array: &Array) -> Result<(), Error> {
-        let strided = match &self.memory {
-            Memory::Dense(_) => return Ok(()),
-            Memory::Strided(strided) => strided,
+        self.check_writable()?;
+        let Memory::Strided(strided) = &self.memory else {
+            return Ok(());
         };
-        let inverse = strided.inverse.as_ref().ok_or_else(|| Error::Foreign {
-            shape: self.shape().to_vec(),
-            strides: self.owner.strides().to_vec(),
-            reason: "it cannot be written: elements overlap",
-        })?;
+        let Some(inverse) = &strided.inverse else {
+            return Ok(());
+        };
         let length: u64 = self.shape().iter().product();
         let flat = Attrs::new().with("shape", vec![length]);
         let flat = strided.run(Op::Reshape, flat, &[array])?;
@@ -211,7 +221,6 @@ impl Strided {
     }
 
     fn run(&self, op: Op, attrs: Attrs, operands: &[&Array]) -> Result<Array, Error> {
-        let attrs = complete(op, &attrs)?;
         let mut results = self.runtime.eager(op, &attrs, None, operands)?;
         Ok(results.swap_remove(0))
     }
@@ -223,22 +232,6 @@ fn upload<T: Element>(runtime: &Runtime, elements: &[T]) -> Result<Array, Error>
         element.write_le(&mut bytes);
     }
     Ok(runtime.array(T::DTYPE, &[elements.len() as u64], &bytes)?)
-}
-
-/// An array over memory that `owner` keeps.
-///
-/// # Safety
-/// As for [`DeviceTensor`].
-unsafe fn wrap(
-    _: &Runtime,
-    _: *mut c_void,
-    _: DType,
-    _: &[u64],
-    _: Box<Arc<dyn DeviceTensor>>,
-) -> Result<Array, Error> {
-    Err(Error::NoDevice {
-        operation: "a foreign tensor",
-    })
 }
 
 /// Whether the elements lie one after the other in row-major order. Strides of dimensions of size
@@ -296,7 +289,143 @@ impl fmt::Debug for Foreign {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_dense, positions};
+    use super::{DeviceTensor, is_dense, positions};
+    use crate::{Collectives, Config, DType, ReduceOp, Root, Tensor, compile, dist};
+    use hcom_runtime::{Array, Runtime, Settings};
+    use std::ffi::c_void;
+    use std::time::Duration;
+
+    /// Part of an array, from element `start` on.
+    struct Part {
+        base: Array,
+        start: usize,
+        shape: Vec<u64>,
+        strides: Vec<i64>,
+    }
+
+    impl Part {
+        fn tensor(base: &Array, start: usize, shape: &[u64], strides: &[i64]) -> Tensor {
+            Tensor::from_device(Part {
+                base: base.clone(),
+                start,
+                shape: shape.to_vec(),
+                strides: strides.to_vec(),
+            })
+            .unwrap()
+        }
+    }
+
+    // SAFETY: the array keeps its memory; the parts taken in these tests lie inside it, and nothing
+    // else uses it while an operation runs.
+    unsafe impl DeviceTensor for Part {
+        fn pointer(&self) -> *mut c_void {
+            let bytes = usize::try_from(self.dtype().bytes()).unwrap();
+            self.base.ptr().wrapping_byte_add(self.start * bytes)
+        }
+
+        fn dtype(&self) -> DType {
+            self.base.dtype()
+        }
+
+        fn shape(&self) -> &[u64] {
+            &self.shape
+        }
+
+        fn strides(&self) -> &[i64] {
+            &self.strides
+        }
+    }
+
+    fn array(values: &[f32], shape: &[u64]) -> Array {
+        let tensor = Tensor::from_slice(values, shape).unwrap();
+        tensor.to_array().unwrap()
+    }
+
+    fn read(array: &Array) -> Vec<f32> {
+        Tensor::from_array(array.clone()).to_vec().unwrap()
+    }
+
+    fn on_two_ranks(f: impl Fn(u32) + Send + Sync + 'static) {
+        let limit = Duration::from_secs(60);
+        hcom_test::ranks(2, hcom_test::Kind::Threads, limit, move |rank| {
+            hcom_sys::register_fallback(hcom_fake::table());
+            let settings = Settings::from_env().unwrap();
+            let runtime = Runtime::with_control(rank.control(), rank.rank(), &settings).unwrap();
+            dist::init_with(runtime);
+            f(rank.rank());
+            dist::finalize();
+        });
+    }
+
+    #[test]
+    fn a_strided_column_is_sent_and_the_rest_stays() {
+        on_two_ranks(|rank| {
+            let values = if rank == 0 {
+                [1.0, 9.0, 2.0, 9.0]
+            } else {
+                [0.0, 7.0, 0.0, 7.0]
+            };
+            let rest = if rank == 0 { 9.0 } else { 7.0 };
+            let broadcast = |x: &[Tensor]| {
+                dist::broadcast(&mut x[0].clone(), Root::Global(0), &dist::world()?)?;
+                Ok(Vec::new())
+            };
+            for collectives in [Collectives::Recorded, Collectives::Cut] {
+                let base = array(&values, &[2, 2]);
+                let column = Part::tensor(&base, 0, &[2], &[2]);
+                let config = Config {
+                    collectives,
+                    ..Config::default()
+                };
+                compile(broadcast, config).call(&[column.clone()]).unwrap();
+                assert_eq!(read(&base), [1.0, rest, 2.0, rest]);
+                assert_eq!(column.to_vec::<f32>().unwrap(), [1.0, 2.0]);
+            }
+            let base = array(&values, &[2, 2]);
+            broadcast(&[Part::tensor(&base, 0, &[2], &[2])]).unwrap();
+            assert_eq!(read(&base), [1.0, rest, 2.0, rest]);
+        });
+    }
+
+    #[test]
+    fn other_layouts_are_read_and_written_as_they_are_seen() {
+        on_two_ranks(|rank| {
+            let scale = if rank == 0 { 1.0 } else { 10.0 };
+            let values: Vec<f32> = (0u8..6).map(|i| f32::from(i) * scale).collect();
+            let sum = |start, shape: &[u64], strides: &[i64]| {
+                let base = array(&values, &[6]);
+                let mut part = Part::tensor(&base, start, shape, strides);
+                let seen: Vec<f32> = part.to_vec().unwrap();
+                dist::all_reduce(&mut part, ReduceOp::Sum, &dist::world().unwrap()).unwrap();
+                let seen: Vec<f32> = seen.iter().map(|x| x / scale).collect();
+                (seen, read(&base))
+            };
+            let own = |index: usize| values[index];
+            // Dense, inside the base: its own memory is written.
+            let (seen, base) = sum(2, &[2], &[1]);
+            assert_eq!(seen, [2.0, 3.0]);
+            assert_eq!(base, [own(0), own(1), 22.0, 33.0, own(4), own(5)]);
+            // Transposed, then reversed.
+            let (seen, base) = sum(0, &[3, 2], &[1, 3]);
+            assert_eq!(seen, [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
+            assert_eq!(base, [0.0, 11.0, 22.0, 33.0, 44.0, 55.0]);
+            let (seen, base) = sum(5, &[3], &[-2]);
+            assert_eq!(seen, [5.0, 3.0, 1.0]);
+            assert_eq!(base, [own(0), 11.0, own(2), 33.0, own(4), 55.0]);
+        });
+    }
+
+    #[test]
+    fn overlapping_elements_are_read_but_not_written() {
+        on_two_ranks(|_| {
+            let base = array(&[3.0], &[1]);
+            let mut twice = Part::tensor(&base, 0, &[2], &[0]);
+            assert_eq!(twice.to_vec::<f32>().unwrap(), [3.0, 3.0]);
+            let error = twice.copy_(&twice.clone()).unwrap_err();
+            assert!(error.to_string().ends_with("elements overlap"), "{error}");
+            assert_eq!(read(&base), [3.0]);
+        });
+    }
 
     #[test]
     fn dense_layouts() {

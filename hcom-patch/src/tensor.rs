@@ -233,7 +233,8 @@ impl Tensor {
     /// Copies the elements of `source` into this tensor, for all its clones to see.
     ///
     /// # Errors
-    /// [`Error::CopyType`] unless both have the same element type and shape.
+    /// [`Error::CopyType`] unless both have the same element type and shape; [`Error::Foreign`] for
+    /// a tensor whose elements overlap; otherwise as an operator.
     #[track_caller]
     pub fn copy_(&mut self, source: &Tensor) -> Result<(), Error> {
         if self.ty() != source.ty() {
@@ -242,6 +243,7 @@ impl Tensor {
                 source_type: Box::new(source.ty().clone()),
             });
         }
+        self.check_writable()?;
         let location = Location::caller();
         scope::with_active(|recorder| match recorder {
             Some(recorder) => recorder.copy(self, source, location),
@@ -309,6 +311,14 @@ impl Tensor {
             }
         };
         foreign.read()
+    }
+
+    /// Refuses a tensor that no operation can write.
+    pub(crate) fn check_writable(&self) -> Result<(), Error> {
+        match &*lock(&self.cell.state) {
+            State::Foreign(foreign) => foreign.check_writable(),
+            _ => Ok(()),
+        }
     }
 
     /// Stores `array`, a copy of [`Tensor::data`] that has been written since, where the tensor's
