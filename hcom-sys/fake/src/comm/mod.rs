@@ -202,19 +202,21 @@ impl Communicator {
         self.device.link.poke();
     }
 
-    /// Tells the peers that this rank takes no further part.
-    fn say(&self, word: watch::Word) {
+    /// Tells the peers that this rank takes no further part, and why.
+    fn say(&self, word: watch::Word, why: &str) {
+        let mut message = vec![word as u8];
+        message.extend(why.bytes().take(wire::LONGEST - 1));
         for peer in self.peers.iter().flatten() {
             // A peer that is gone needs no telling.
-            let _ = wire::send(&peer.socket, &[word as u8], &[]);
+            let _ = wire::send(&peer.socket, &message, &[]);
         }
     }
 
     /// Breaks the communicator because of something on this rank, and tells the peers.
     fn give_up(&self, failure: Failure, answer: HcclResult) {
         if self.failure().is_none() {
-            self.fail(failure, answer);
-            self.say(watch::Word::GaveUp);
+            self.fail(failure.clone(), answer);
+            self.say(watch::Word::GaveUp, &failure.text);
         }
     }
 
@@ -299,8 +301,12 @@ pub(crate) fn find(comm: *const c_void) -> Outcome<Arc<Communicator>> {
 pub(crate) fn destroy(comm: *const c_void) -> Outcome {
     let communicator = find(comm)?;
     COMMUNICATORS.remove(comm);
+    // A peer that left in peace is no failure, and says so to all itself.
+    let failed = communicator.async_error() != sys::HCCL_SUCCESS;
+    let failure = communicator.failure().filter(|_| failed);
+    let before = failure.map_or_else(String::new, |failure| failure.text);
     let text = format!("communicator {} was destroyed", communicator.name);
     communicator.fail(Failure::new(code::SOCKET_CLOSED, text), sys::HCCL_SUCCESS);
-    communicator.say(watch::Word::Left);
+    communicator.say(watch::Word::Left, &before);
     Ok(())
 }

@@ -12,11 +12,12 @@ use super::{Communicator, wire};
 use crate::code;
 use crate::error::Failure;
 
-/// What a rank says to its peers before it stops taking part. Without a word, the end of the socket is its death.
+/// What a rank says to its peers before it stops taking part, followed by the reason as text. Without a word, the end of
+/// the socket is its death.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Word {
-    /// It destroyed its communicator.
+    /// It destroyed its communicator; with a reason, because of a failure it had heard of.
     Left = 1,
     /// It ran into an error of its own.
     GaveUp = 2,
@@ -56,28 +57,44 @@ fn watch(communicator: &Weak<Communicator>, mut sockets: Vec<(usize, OwnedFd)>, 
         }
         for index in (0..sockets.len()).rev().filter(|&index| ready[index + 1]) {
             let (rank, socket) = sockets.swap_remove(index);
-            let word = match wire::receive(&socket) {
-                Ok(Some((bytes, _))) => bytes.first().copied(),
-                _ => None,
+            let said = match wire::receive(&socket) {
+                Ok(said) => said.map(|(bytes, _)| bytes),
+                Err(_) => None,
             };
             let Some(communicator) = communicator.upgrade() else {
                 return;
             };
-            report(&communicator, rank, word);
+            report(&communicator, rank, said.as_deref());
         }
     }
 }
 
-fn report(communicator: &Communicator, rank: usize, word: Option<u8>) {
+/// Breaks the communicator because of what a peer said before its socket ended; `None` if it said nothing.
+fn report(communicator: &Communicator, rank: usize, said: Option<&[u8]>) {
     let pid = communicator.peers[rank].as_ref().map_or(0, |peer| peer.pid);
-    let name = &communicator.name;
-    let (what, answer) = if word == Some(Word::Left as u8) {
-        ("destroyed its communicator", sys::HCCL_SUCCESS)
-    } else if word == Some(Word::GaveUp as u8) {
-        ("stopped after an error of its own", sys::HCCL_E_REMOTE)
-    } else {
-        ("is gone", sys::HCCL_E_REMOTE)
+    let who = format!(
+        "rank {rank} (process {pid}) of communicator {}",
+        communicator.name
+    );
+    let (word, why) = match said {
+        Some([word, why @ ..]) => (Some(*word), String::from_utf8_lossy(why)),
+        _ => (None, "".into()),
     };
-    let text = format!("rank {rank} (process {pid}) of communicator {name} {what}");
+    let (text, answer) = if word == Some(Word::Left as u8) && why.is_empty() {
+        (
+            format!("{who} destroyed its communicator"),
+            sys::HCCL_SUCCESS,
+        )
+    } else if word == Some(Word::Left as u8) {
+        // It left because of somebody else, who is to be named.
+        (why.into_owned(), sys::HCCL_E_REMOTE)
+    } else if word == Some(Word::GaveUp as u8) {
+        (
+            format!("{who} stopped after an error of its own: {why}"),
+            sys::HCCL_E_REMOTE,
+        )
+    } else {
+        (format!("{who} is gone"), sys::HCCL_E_REMOTE)
+    };
     communicator.fail(Failure::new(code::REMOTE, text), answer);
 }
