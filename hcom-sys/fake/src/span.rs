@@ -30,7 +30,9 @@ macro_rules! elements {
         unsafe impl Element for $ty {}
     )*};
 }
-elements!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, f16, bf16, [u64; 2]);
+elements!(
+    u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, f16, bf16, [u64; 2]
+);
 
 /// A range of bytes with whatever keeps them mapped.
 #[derive(Clone, Debug)]
@@ -64,7 +66,11 @@ impl Span {
     /// `base..base + bytes` must be readable and, if the span is written, writable, as long as the span or a clone of
     /// it lives.
     pub(crate) unsafe fn foreign(base: *mut u8, bytes: usize) -> Self {
-        Self { base, bytes, region: None }
+        Self {
+            base,
+            bytes,
+            region: None,
+        }
     }
 
     /// The length in bytes.
@@ -82,18 +88,21 @@ impl Span {
         self.base
     }
 
-    /// Whether this memory stays valid on its own, whatever the program does.
-    pub(crate) fn is_owned(&self) -> bool {
-        self.region.is_some()
-    }
-
     /// The part `offset..offset + bytes`.
     ///
     /// # Panics
     /// When the part does not lie inside.
     pub(crate) fn part(&self, offset: usize, bytes: usize) -> Self {
-        assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.bytes));
-        Self { base: self.base.wrapping_add(offset), bytes, region: self.region.clone() }
+        assert!(
+            offset
+                .checked_add(bytes)
+                .is_some_and(|end| end <= self.bytes)
+        );
+        Self {
+            base: self.base.wrapping_add(offset),
+            bytes,
+            region: self.region.clone(),
+        }
     }
 
     /// Whether the two ranges share a byte in this process.
@@ -126,11 +135,16 @@ impl Span {
         // SAFETY: the destination lies inside the span (checked by `offset_of`) and is mapped and writable while
         // `self` lives; `Element` has no padding, so all bytes of `values` are initialised.
         unsafe {
-            ptr::copy(values.as_ptr().cast(), self.base.add(at), size_of_val(values));
+            ptr::copy(
+                values.as_ptr().cast(),
+                self.base.add(at),
+                size_of_val(values),
+            );
         }
     }
 
     /// All elements, read at once.
+    #[cfg(test)]
     pub(crate) fn to_vec<T: Element>(&self) -> Vec<T> {
         let mut out = vec![T::default(); self.bytes / size_of::<T>()];
         self.read(0, &mut out);
@@ -162,8 +176,13 @@ impl Span {
     }
 
     fn offset_of<T>(&self, first: usize, count: usize) -> usize {
-        let end = first.checked_add(count).and_then(|end| end.checked_mul(size_of::<T>()));
-        assert!(end.is_some_and(|end| end <= self.bytes), "elements outside the span");
+        let end = first
+            .checked_add(count)
+            .and_then(|end| end.checked_mul(size_of::<T>()));
+        assert!(
+            end.is_some_and(|end| end <= self.bytes),
+            "elements outside the span"
+        );
         first * size_of::<T>()
     }
 }
@@ -188,7 +207,9 @@ mod tests {
     #[should_panic(expected = "outside")]
     fn a_read_past_the_end_is_caught() {
         let region = Region::anonymous(4096).unwrap();
-        Span::inside(&region, 0, 10).unwrap().read(2, &mut [0f32; 1]);
+        Span::inside(&region, 0, 10)
+            .unwrap()
+            .read(2, &mut [0f32; 1]);
     }
 
     #[test]
