@@ -124,15 +124,9 @@ impl Comm {
         row: &Arc<Row>,
     ) -> Result<(), Error> {
         self.watchdog.enter(self.line, seq, row, &self.stream)?;
-        self.communicator.launch(
-            &collective.kind,
-            from,
-            to,
-            collective.count,
-            collective.dtype,
-            self.group.group_size(),
-            &self.stream,
-        )?;
+        let size = self.group.group_size();
+        self.communicator
+            .launch(collective, from, to, size, &self.stream)?;
         self.watchdog.leave(self.line, &self.stream)
     }
 

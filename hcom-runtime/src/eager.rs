@@ -13,7 +13,7 @@ use crate::{
     buffer::Block,
     comm,
     plan::{Channel, Tasks},
-    raw::Operator,
+    raw::{Communicator, Operator},
     runtime::Inner,
     watchdog::Row,
 };
@@ -40,7 +40,7 @@ pub(crate) struct Eager {
 
 impl Eager {
     fn new(
-        rank: u32,
+        inner: &Inner,
         op: Op,
         attrs: &Attrs,
         group: Option<&Group>,
@@ -75,7 +75,7 @@ impl Eager {
             .iter()
             .map(|&value| graph.ty(value).clone())
             .collect();
-        let tasks = Tasks::new(&graph, rank)?;
+        let tasks = Tasks::new(&graph, inner.control.rank())?;
         let (lowered, channel) = match tasks.tasks.into_iter().next() {
             Some(task) if node.op != Op::Reshape => (
                 task.lowered,
@@ -93,6 +93,11 @@ impl Eager {
                 (aclnn::lower(&site)?, None)
             }
         };
+        for call in &lowered.calls {
+            if let Call::Collective(collective) = call {
+                Communicator::offers(&inner.driver, &collective.kind)?;
+            }
+        }
         Ok(Eager {
             lowered,
             channel,
@@ -139,13 +144,7 @@ pub(crate) fn execute(
     let eager = match launch.eager.get(&key) {
         Some(known) => known.clone(),
         None => {
-            let made = Arc::new(Eager::new(
-                inner.control.rank(),
-                op,
-                attrs,
-                group,
-                operands,
-            )?);
+            let made = Arc::new(Eager::new(inner, op, attrs, group, operands)?);
             launch.eager.insert(key, made.clone());
             made
         }

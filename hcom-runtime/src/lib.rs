@@ -98,6 +98,7 @@ pub use error::Error;
 pub use failure::{Failure, FailureKind};
 pub use launch::{CompileOptions, Executable};
 pub use plan::{Mode, Plan};
+pub use raw::Link;
 pub use runtime::Runtime;
 pub use settings::{Settings, SettingsError};
 pub use startup::{Master, StartError, World, connect};

@@ -13,7 +13,7 @@ use crate::{
     comm::{Comm, Key},
     memory::Home,
     plan::{Root, Task, Work},
-    raw::{Event, Operator, Place, Stream},
+    raw::{Communicator, Event, Operator, Place, Stream},
     runtime::{Inner, Launch},
     watchdog::Row,
 };
@@ -105,6 +105,12 @@ impl Loaded {
         graph: &Graph,
         plan: &Plan,
     ) -> Result<Loaded, Error> {
+        let calls = plan.tasks.tasks.iter().flat_map(|task| &task.lowered.calls);
+        for call in calls {
+            if let Call::Collective(collective) = call {
+                Communicator::offers(&inner.driver, &collective.kind)?;
+            }
+        }
         let (arena, _) = Block::take(inner, plan.arena_bytes())?;
         let mut blocks = Vec::new();
         let constants = upload_constants(inner, graph, &mut blocks)?;

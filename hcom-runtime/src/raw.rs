@@ -41,12 +41,14 @@ unsafe impl Sync for Handle {}
 
 /// Transfer times that the library models instead of showing its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct ModelledLink {
-    alpha_us: f64,
-    gbytes_per_s: f64,
+pub struct Link {
+    /// Time that a transfer takes whatever its size, in microseconds.
+    pub alpha_us: f64,
+    /// Bandwidth in 10⁹ bytes per second.
+    pub gbytes_per_s: f64,
 }
 
-impl fmt::Display for ModelledLink {
+impl fmt::Display for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -119,16 +121,27 @@ impl Driver {
     }
 
     /// The link that the library models, where it is one that does and the model is on.
-    pub(crate) fn modelled_link(&self) -> Option<ModelledLink> {
+    pub(crate) fn modelled_link(&self) -> Option<Link> {
         let get = self.library.hcomExtGetLink().ok()?;
         let mut link = c::hcomExtLink::default();
         // SAFETY: `link` is a valid place for the answer.
         let code = unsafe { get(&mut link) };
         self.check("hcomExtGetLink", code).ok()?;
-        (link.gbytesPerS > 0.0).then_some(ModelledLink {
+        (link.gbytesPerS > 0.0).then_some(Link {
             alpha_us: link.alphaUs,
             gbytes_per_s: link.gbytesPerS,
         })
+    }
+
+    /// Models this link, or none, for operations that are queued later in this process.
+    pub(crate) fn model_link(&self, link: Option<Link>) -> Result<(), Error> {
+        let set = self.library.hcomExtSetLink()?;
+        let link = link.map_or_else(c::hcomExtLink::default, |link| c::hcomExtLink {
+            alphaUs: link.alpha_us,
+            gbytesPerS: link.gbytes_per_s,
+        });
+        // SAFETY: `link` is read during the call only.
+        self.check("hcomExtSetLink", unsafe { set(&link) })
     }
 
     /// The times to plan with.

@@ -9,7 +9,7 @@ use hcom_ir::{Attrs, DType, Graph, Group, Op, Type};
 use rustc_hash::FxHashMap;
 
 use crate::{
-    Array, CompileOptions, Control, Error, Executable, Settings, World,
+    Array, CompileOptions, Control, Error, Executable, Link, Settings, World,
     buffer::{Block, Pool},
     comm::{Comm, Key},
     eager::{self, Eager},
@@ -127,6 +127,22 @@ impl Runtime {
     /// Name of the chip, for example `Ascend910_9382`; `None` when the library does not tell.
     pub fn chip(&self) -> Option<String> {
         self.0.driver.soc()
+    }
+
+    /// The link whose times the library models instead of showing its own; `None` on a card, and on
+    /// the CPU unless it was asked for. Figures measured under a modelled link must say so.
+    pub fn link(&self) -> Option<Link> {
+        self.0.driver.modelled_link()
+    }
+
+    /// Models `link`, or none, for work that is issued later in this process. Every rank of the job
+    /// does the same.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] when the library cannot model links, as that of a card cannot, and
+    /// [`Error::Call`] when a figure is negative or not finite.
+    pub fn model_link(&self, link: Option<Link>) -> Result<(), Error> {
+        self.0.driver.model_link(link)
     }
 
     /// The control plane.

@@ -174,7 +174,11 @@ fn runtime_of_one() -> hcom_runtime::Runtime {
 /// Two micro-batches over two groups that overlap in one rank or more.
 fn mesh(rank: u32) -> Graph {
     let row = if rank < 2 { "0, 1" } else { "2, 3" };
-    let column = if rank % 2 == 0 { "0, 2" } else { "1, 3" };
+    let column = if rank.is_multiple_of(2) {
+        "0, 2"
+    } else {
+        "1, 3"
+    };
     graph(&format!(
         "hcom 1
 group @row = ranks({row})

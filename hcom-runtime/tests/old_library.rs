@@ -1,4 +1,4 @@
-//! A library that lacks the newer functions: no writes of words, no abort of a single stream.
+//! A library that lacks functions: no writes of words, no abort of a single stream, no broadcast.
 
 mod common;
 
@@ -10,7 +10,8 @@ use hcom_runtime::{Error, FailureKind, Runtime, Settings};
 use hcom_sys::Table;
 use hcom_test::{Kind, Rank, ranks};
 
-const MISSING: [&str; 3] = [
+const MISSING: [&str; 4] = [
+    "HcclBroadcast",
     "aclrtValueWrite",
     "aclrtStreamAbort",
     "aclrtSynchronizeDeviceWithTimeout",
@@ -47,6 +48,14 @@ graph @f(%x: f32[64]) -> f32[64] {
 }
 ";
 
+const BROADCAST: &str = "hcom 1
+group @g = ranks(0, 1)
+graph @f(%x: f32[64]) -> f32[64] {
+  %y = broadcast %x, root = 0, group = @g
+  return %y
+}
+";
+
 #[test]
 fn events_take_the_place_of_written_words() {
     if std::env::var_os("HCOM_LIBRARY_PATH").is_some() {
@@ -58,6 +67,11 @@ fn events_take_the_place_of_written_words() {
         let all = [inputs(&graph, 0), inputs(&graph, 1)];
         let expected = interpret(&[&graph, &graph], &all).unwrap();
         let executable = runtime.compile(&graph, &Default::default()).unwrap();
+        let refused = runtime.compile(&common::graph(BROADCAST), &Default::default());
+        let Err(Error::Missing(missing)) = refused else {
+            panic!("the library has no broadcast");
+        };
+        assert_eq!(missing.symbol, "HcclBroadcast");
         let own = rank.rank() as usize;
         let arrays = upload(&runtime, &all[own]);
         for _ in 0..30 {

@@ -87,7 +87,7 @@ pub(super) fn lower(site: &Site<'_>, to: &mut Lowered) -> Result<(), Error> {
                 site.operand(0),
                 site.result(0),
                 member,
-                |combine| CollectiveKind::AllReduce(combine),
+                CollectiveKind::AllReduce,
             )?;
         }
         Op::ReduceScatter => reduce_scatter(site, to, member)?,

@@ -63,11 +63,10 @@ fn attention(site: &Site<'_>, to: &mut Lowered) {
         let full = to.scratch(dtype, [rows, columns]);
         let mask = to.scratch(dtype, [rows, columns]);
         to.fill(full.clone(), f64::NEG_INFINITY);
-        // Column j is hidden from row i when j > i + columns - rows.
-        let diagonal = columns - rows + 1;
+        // Column j is hidden from row i when j > i.
         to.push(
             Kernel::Triu,
-            [full.into(), Arg::Int(diagonal), mask.clone().into()],
+            [full.into(), Arg::Int(1), mask.clone().into()],
         );
         masks.push(mask);
     }

@@ -232,8 +232,8 @@ impl<'a> Checker<'a> {
                 Step::Synchronise => {}
             }
         }
-        for lane in 0..lanes {
-            if clocks[0][lane] < clocks[lane][lane] {
+        for (lane, clock) in clocks.iter().enumerate() {
+            if clocks[0][lane] < clock[lane] {
                 return Err(Violation::Join {
                     lane,
                     what: "is not joined at the end",

@@ -15,7 +15,7 @@ use hcom_sys::bindings as c;
 
 use super::{Driver, Handle, Place, Stream};
 use crate::{
-    aclnn::{CollectiveKind, Combine},
+    aclnn::{Collective, CollectiveKind, Combine},
     error::Error,
 };
 
@@ -64,25 +64,49 @@ impl Communicator {
         })
     }
 
+    /// Says whether the library has the function for a kind of collective.
+    pub(crate) fn offers(driver: &Driver, kind: &CollectiveKind) -> Result<(), Error> {
+        use CollectiveKind as K;
+        let l = &driver.library;
+        match kind {
+            K::AllReduce(_) => l.HcclAllReduce().map(drop),
+            K::AllGather => l.HcclAllGather().map(drop),
+            K::ReduceScatter(_) => l.HcclReduceScatter().map(drop),
+            K::AllGatherUneven { .. } => l.HcclAllGatherV().map(drop),
+            K::ReduceScatterUneven { .. } => l.HcclReduceScatterV().map(drop),
+            K::AllToAll => l.HcclAlltoAll().map(drop),
+            K::AllToAllUneven { .. } => l.HcclAlltoAllV().map(drop),
+            K::Broadcast { .. } => l.HcclBroadcast().map(drop),
+            K::Reduce { .. } => l.HcclReduce().map(drop),
+            K::Scatter { .. } => l.HcclScatter().map(drop),
+            K::Send { .. } => l.HcclSend().map(drop),
+            K::Recv { .. } => l.HcclRecv().map(drop),
+            K::Barrier => l.HcclBarrier().map(drop),
+        }
+        .map_err(Error::from)
+    }
+
     /// Queues a collective on `stream`. `from` and `to` hold what the kind asks for.
     ///
     /// # Panics
     /// When a place is shorter than the collective needs: the plan is wrong.
     pub(crate) fn launch(
         &self,
-        kind: &CollectiveKind,
+        collective: &Collective,
         from: Option<&Place>,
         to: Option<&Place>,
-        count: u64,
-        dtype: DType,
         size: u32,
         stream: &Stream,
     ) -> Result<(), Error> {
         use CollectiveKind as K;
+        let Collective {
+            kind, count, dtype, ..
+        } = collective;
+        let (dtype, size) = (*dtype, u64::from(size));
         let (wire, factor) = wire(dtype);
         let count = count * factor;
         let bytes = count * (dtype.bytes() / factor);
-        let all = bytes * u64::from(size);
+        let all = bytes * size;
         let sum = |counts: &[u64]| counts.iter().sum::<u64>() * dtype.bytes();
         let (send_bytes, recv_bytes) = match kind {
             K::AllReduce(_) | K::Reduce { .. } => (bytes, bytes),
