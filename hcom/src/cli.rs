@@ -136,7 +136,7 @@ fn settings(timeout: Option<Duration>) -> anyhow::Result<hcom_runtime::Settings>
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let wrong = || "expected a positive number of seconds, such as 60 or 0.5".to_owned();
     let seconds: f64 = text.trim().parse().map_err(|_| wrong())?;
-    if !(seconds > 0.0) {
+    if seconds.is_nan() || seconds <= 0.0 {
         return Err(wrong());
     }
     // 30 years stand for ever.

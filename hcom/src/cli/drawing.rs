@@ -90,7 +90,7 @@ pub(super) fn svg(graph: &Graph) -> String {
     }
     let widths: Vec<f64> = boxes.iter().map(Shape::width).collect();
     let layout = layout::layout(&widths, &edges);
-    render(graph, &boxes, &layout)
+    render(graph, &boxes, &edges, &layout)
 }
 
 /// Nodes are numbered in program order.
@@ -135,7 +135,12 @@ fn node_box(graph: &Graph, node: &Node, text: String) -> Shape {
     }
 }
 
-fn render(graph: &Graph, boxes: &[Shape], layout: &layout::Layout) -> String {
+fn render(
+    graph: &Graph,
+    boxes: &[Shape],
+    edges: &[(usize, usize)],
+    layout: &layout::Layout,
+) -> String {
     let groups: Vec<(GroupId, &Group)> = graph.groups().collect();
     let colour: HashMap<GroupId, (&str, &str)> = groups
         .iter()
@@ -184,7 +189,7 @@ fn render(graph: &Graph, boxes: &[Shape], layout: &layout::Layout) -> String {
             .collect();
         let _ = writeln!(out, "<path class=\"edge\" d=\"{}\"/>", curve(&points));
     }
-    for (line, ends) in order_lines(boxes, &groups, &colour) {
+    for (line, ends) in order_lines(boxes, edges, &groups, &colour) {
         let points = ends.map(|at| (x(at) + boxes[at].width() / 2.0 - 10.0, y(at)));
         let [(x0, y0), (x1, y1)] = points;
         let bend = x0.max(x1) + 34.0;
@@ -237,9 +242,10 @@ fn render(graph: &Graph, boxes: &[Shape], layout: &layout::Layout) -> String {
     out
 }
 
-/// Consecutive communication of each group, which no rank may reorder: line colour and the two boxes.
+/// Consecutive communication of a group that only its order keeps apart, no data: line colour and the two boxes.
 fn order_lines<'a>(
     boxes: &[Shape],
+    edges: &[(usize, usize)],
     groups: &[(GroupId, &Group)],
     colour: &HashMap<GroupId, (&'a str, &'a str)>,
 ) -> Vec<(&'a str, [usize; 2])> {
@@ -248,13 +254,24 @@ fn order_lines<'a>(
         let members: Vec<usize> = (0..boxes.len())
             .filter(|&at| boxes[at].group == Some(*id))
             .collect();
-        lines.extend(
-            members
-                .windows(2)
-                .map(|pair| (colour[id].1, [pair[0], pair[1]])),
-        );
+        for pair in members.windows(2) {
+            if !leads_to(edges, pair[0], pair[1]) {
+                lines.push((colour[id].1, [pair[0], pair[1]]));
+            }
+        }
     }
     lines
+}
+
+/// Whether data flows from one box to a later one.
+fn leads_to(edges: &[(usize, usize)], from: usize, to: usize) -> bool {
+    let mut reached = vec![false; to + 1];
+    reached[from] = true;
+    // Edges are in the order of their targets, and lead from earlier boxes to later ones.
+    for &(source, target) in edges.iter().filter(|(_, target)| *target <= to) {
+        reached[target] |= reached[source];
+    }
+    reached[to]
 }
 
 /// A curve through the points that runs straight down at each.

@@ -20,7 +20,7 @@ pub(super) struct Arguments {
     #[command(flatten)]
     ranks: Ranks,
     /// Seconds that the ranks wait for each other in a collective [default: HCOM_TIMEOUT, else 60].
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    #[arg(long, value_name = "SECONDS", allow_hyphen_values = true, value_parser = parse_seconds)]
     timeout: Option<Duration>,
     /// Print how the job ended as one JSON object; the ranks' output goes to standard error.
     #[arg(long)]

@@ -42,7 +42,7 @@ pub(super) struct Arguments {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     steps: u64,
     /// Seconds that the ranks wait for each other [default: HCOM_TIMEOUT, else 60].
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    #[arg(long, value_name = "SECONDS", allow_hyphen_values = true, value_parser = parse_seconds)]
     timeout: Option<Duration>,
     /// The size that a symbol of the graph stands for, such as s0=8 (repeatable).
     #[arg(long = "dim", value_name = "SYMBOL=SIZE", value_parser = parse_dim)]

@@ -1,5 +1,11 @@
 //! Runs the real command, bounded in time.
 
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "every test binary compiles this module and uses a part of it"
+)]
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

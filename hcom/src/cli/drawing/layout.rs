@@ -143,9 +143,16 @@ impl Layout {
                 self.x[item] -= (right - GAP) / 2.0;
             }
         }
-        for sweep in 0..2 * SWEEPS {
-            let neighbours = match sweep % 2 {
-                0 => above,
+        // Rows first follow one side in turn, which spreads them; then both sides, which straightens chains.
+        let both: Vec<Vec<usize>> = above
+            .iter()
+            .zip(below)
+            .map(|(above, below)| above.iter().chain(below).copied().collect())
+            .collect();
+        for sweep in 0..10 * SWEEPS {
+            let neighbours = match sweep {
+                sweep if sweep >= 2 * SWEEPS => &both,
+                sweep if sweep % 2 == 0 => above,
                 _ => below,
             };
             let count = self.order.len();
@@ -171,7 +178,8 @@ impl Layout {
         let mut offset = 0.0;
         let mut previous = None;
         let mut offsets = Vec::new();
-        let mut blocks: Vec<(f64, usize)> = Vec::new();
+        // Weighted sum of the wishes, weight, number of boxes.
+        let mut blocks: Vec<(f64, f64, usize)> = Vec::new();
         for &item in &self.order[row] {
             if let Some(previous) = previous {
                 let widths: f64 = self.widths[item] + self.widths[previous];
@@ -179,26 +187,40 @@ impl Layout {
             }
             previous = Some(item);
             offsets.push(offset);
-            let near = &neighbours[item];
-            let wish = match near.is_empty() {
-                true => self.x[item],
-                false => near.iter().map(|&other| self.x[other]).sum::<f64>() / near.len() as f64,
-            };
-            let (mut sum, mut count) = (wish - offset, 1);
-            while let Some(&(before, before_count)) = blocks.last()
-                && before / before_count as f64 > sum / count as f64
+            let (wish, weight) = self.wish(item, &neighbours[item]);
+            let mut block = ((wish - offset) * weight, weight, 1);
+            while let Some(&(sum, weight, count)) = blocks.last()
+                && sum / weight > block.0 / block.1
             {
-                sum += before;
-                count += before_count;
+                block = (block.0 + sum, block.1 + weight, block.2 + count);
                 blocks.pop();
             }
-            blocks.push((sum, count));
+            blocks.push(block);
         }
         let means = blocks
             .iter()
-            .flat_map(|&(sum, count)| std::iter::repeat_n(sum / count as f64, count));
+            .flat_map(|&(sum, weight, count)| std::iter::repeat_n(sum / weight, count));
         for ((&item, offset), mean) in self.order[row].iter().zip(offsets).zip(means) {
             self.x[item] = mean + offset;
+        }
+    }
+
+    /// Where a box would like to stand, and how much: an edge is the straighter the longer it is.
+    fn wish(&self, item: usize, neighbours: &[usize]) -> (f64, f64) {
+        let is_waypoint = |item: usize| self.widths[item] == 0.0;
+        let (mut sum, mut weight) = (0.0, 0.0);
+        for &other in neighbours {
+            let pull = match (is_waypoint(item), is_waypoint(other)) {
+                (true, true) => 8.0,
+                (false, false) => 2.0,
+                _ => 1.0,
+            };
+            sum += pull * self.x[other];
+            weight += pull;
+        }
+        match neighbours.is_empty() {
+            true => (self.x[item], 1.0),
+            false => (sum / weight, weight),
         }
     }
 
