@@ -2,7 +2,7 @@
 //! of all ranks' tensors.
 //!
 //! What the device library does not reduce by itself (the mean, booleans, a scaled sum) is lowered
-//! as [`reduction`](crate::reduction) says.
+//! as [`reduction`] says.
 
 use crate::{Context, ConvertError, Reduction, reduction};
 use hcom_ir::{Attrs, GroupId, Op, ValueId};

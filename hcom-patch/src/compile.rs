@@ -1,19 +1,9 @@
-//! `compile`: record a function once, run its graph from then on.
+//! Compiled functions: recorded once, launched as a graph from then on.
 //!
-//! The first call with given argument types runs the function while a graph is recorded, and
-//! launches the graph. If the function never needed a value in between, later calls that meet the
-//! guards launch the graph without running the function. The guards are: the arguments' element
-//! types and shapes, which of them are the same tensor, which of them the function also captured,
-//! the rank with its world, and whether collectives are recorded. Groups are values of the
-//! recorded function, and part of its graph.
-//!
-//! A captured tensor is a parameter of the graph, by its handle: each call reads, and a graph that
-//! writes it writes, what the handle holds then. Everything else the function captures or computes
-//! outside of tensors (numbers, flags, [`Tensor::from_slice`] data, side effects) belongs to the
-//! recording, and is not looked at again.
-//!
-//! A function that breaks (it reads data, or calls a collective under [`Collectives::Cut`]) runs
-//! on every call, as what it does may depend on what it read; its pieces are compiled once each.
+//! A call looks for a graph whose guards it meets; if there is none, the function runs while it is
+//! recorded, its pieces are compiled and launched as they end, and a function that is one piece is
+//! kept. State is kept per rank, as threads of one process may be ranks and share a function. No
+//! lock is held while anything runs: ranks wait for each other inside.
 
 use crate::cache::{Cache, Guards, Whole};
 use crate::rank::{Rank, patched};
@@ -126,7 +116,23 @@ struct State {
     report: Report,
 }
 
-/// Makes `f` a compiled function. Nothing runs yet.
+/// Makes `f` a compiled function: recorded once, launched as a graph from then on.
+///
+/// Nothing runs yet. The first call with given argument types runs `f` while a graph is recorded,
+/// and launches the graph. If `f` never needed a value in between, later calls that meet the guards
+/// launch the graph without running `f`. The guards are: the arguments' element types and shapes,
+/// which of them are the same tensor, which of them `f` also captured, the rank with its world, and
+/// whether collectives are recorded. Groups are values of the recorded function, and part of its
+/// graph.
+///
+/// A captured tensor is a parameter of the graph, by its handle: each call reads, and a graph that
+/// writes it writes, what the handle holds then. Everything else that `f` captures or computes
+/// outside of tensors (numbers, flags, [`Tensor::from_slice`] data, side effects) belongs to the
+/// recording, and is not looked at again.
+///
+/// A function that breaks (it reads data, or calls a collective under [`Collectives::Cut`]) runs on
+/// every call, as what it does may depend on what it read; each of its pieces is compiled once.
+/// Tensors it still holds at a break are outputs of the piece before it.
 pub fn compile<F>(f: F, config: Config) -> Compiled<F>
 where
     F: Fn(&[Tensor]) -> Result<Vec<Tensor>, Error>,

@@ -90,7 +90,7 @@ pub fn init_with(runtime: Runtime) {
     Rank::set(Some(Rank::new(rank, world_size, Some(runtime))));
 }
 
-/// Makes this thread a rank without a device, which can record and [`export`](crate::export)
+/// Makes this thread a rank without a device, which can record and [`export`](crate::export())
 /// functions of [placeholders](Tensor::placeholder), but run nothing.
 ///
 /// # Errors

@@ -377,7 +377,9 @@ mod tests {
                     collectives,
                     ..Config::default()
                 };
-                compile(broadcast, config).call(&[column.clone()]).unwrap();
+                compile(broadcast, config)
+                    .call(std::slice::from_ref(&column))
+                    .unwrap();
                 assert_eq!(read(&base), [1.0, rest, 2.0, rest]);
                 assert_eq!(column.to_vec::<f32>().unwrap(), [1.0, 2.0]);
             }

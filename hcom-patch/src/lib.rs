@@ -1,7 +1,7 @@
 //! Tensors and collective calls that run at once, or are recorded into one graph.
 //!
 //! A model is a Rust function over [`Tensor`]s that calls the collectives of [`dist`]. Run as it
-//! is, every operator and every collective executes when it is called. [Compiled](compile), its
+//! is, every operator and every collective executes when it is called. [Compiled](compile()), its
 //! first call is recorded: operators and collectives become nodes of one graph, which is checked
 //! across ranks, scheduled so that communication runs under computation, and launched as a whole
 //! from then on.
@@ -43,10 +43,10 @@
 //! | `eager` | operators and collectives, run when called |
 //! | `recording` | operators and collectives, made nodes of a graph; where a graph breaks |
 //! | `scope` | where a recording begins and ends |
-//! | [`compile`](mod@compile) | compiled functions, guards, the report |
+//! | `compile` | compiled functions, guards, the report |
 //! | `cache` | what a compiled function remembers |
-//! | [`export`](mod@export) | the graph of a function without running it |
-//! | [`foreign`] | tensors in memory that belongs to someone else |
+//! | `export` | the graph of a function without running it |
+//! | `foreign` | tensors in memory that belongs to someone else |
 //!
 //! Invariants:
 //! - The same function gives the same results eagerly and compiled.
@@ -58,16 +58,16 @@
 //! - A rank is a thread: [`dist::init`] and [`patch_for_hcom`] act on the thread that calls them.
 //!
 //! What it does not do: differentiate; move tensors between devices; notice that a recorded
-//! function has captured other numbers or other handles since (see [`compile`](mod@compile)); keep
+//! function has captured other numbers or other handles since (see [`compile()`]); keep
 //! one graph for several shapes.
 
 mod cache;
-pub mod compile;
+mod compile;
 pub mod dist;
 mod eager;
 mod error;
-pub mod export;
-pub mod foreign;
+mod export;
+mod foreign;
 mod ops;
 mod rank;
 mod recording;

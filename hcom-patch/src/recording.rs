@@ -299,14 +299,14 @@ impl Recorder {
     pub(crate) fn finish(self, returned: &[Tensor]) -> Result<Recording, Error> {
         let mut outputs: Vec<Tensor> = Vec::new();
         for tensor in returned {
-            match tensor.capture() {
-                Some(capture) if capture == self.capture => {
-                    if !outputs.iter().any(|output| output.is_same(tensor)) {
-                        outputs.push(tensor.unmarked());
-                    }
-                }
-                Some(_) => return Err(stale(tensor)),
-                None => {}
+            let Some(capture) = tensor.capture() else {
+                continue;
+            };
+            if capture != self.capture {
+                return Err(stale(tensor));
+            }
+            if !outputs.iter().any(|output| output.is_same(tensor)) {
+                outputs.push(tensor.unmarked());
             }
         }
         Ok(Recording {

@@ -85,7 +85,7 @@ impl Tensor {
     }
 
     /// A tensor with a type and no data, as argument or captured parameter of a function to be
-    /// [exported](crate::export).
+    /// [exported](crate::export()).
     pub fn placeholder(dtype: DType, shape: &[u64]) -> Tensor {
         Tensor::new(Type::fixed(dtype, shape), State::Placeholder)
     }
@@ -171,7 +171,7 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::ElementType`] unless `T` is the element type; [`Error::StaleHandle`] for a tensor
-    /// of a capture that is over; [`Error::Break`] inside [`export`](crate::export);
+    /// of a capture that is over; [`Error::Break`] inside [`export`](crate::export());
     /// [`Error::Runtime`] if what computes the tensor failed.
     #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, Error> {

@@ -278,18 +278,6 @@ fn calls_that_cannot_be_right_are_refused_where_they_are_made() {
         &[],
         expect!["ranks [] form no group of a world of 4: a group needs a member"],
     );
-    let matmul = |x: &[Tensor]| Ok(vec![x[0].matmul(&x[1])?]);
-    check(
-        (0, 1),
-        &[x(&[2, 3]), x(&[2, 3])],
-        matmul,
-        expect![[r#"
-        error[shape]: `matmul`: the inner sizes differ
-         --> hcom-patch/tests/record.rs:115:46
-          | matmul %x0, %x1
-          = expected: `[..., m, k] x [..., k, n]`; k is 3 and 2
-          = got: f32[2, 3], f32[2, 3]"#]],
-    );
     let concat = |_: &[Tensor]| Ok(vec![Tensor::concat(&[], 0)?]);
     check(
         (0, 1),
@@ -435,6 +423,20 @@ fn nodes_know_where_they_were_called() {
         .collect();
     // The mean is a sum, its divisor and the division.
     assert_eq!(lines, [2, 3, 3, 3, 4]);
+}
+
+#[test]
+fn a_refused_operator_shows_its_place_and_both_types() {
+    dist::init_abstract(0, 1).unwrap();
+    let line = line!() + 1;
+    let f = |x: &[Tensor]| x[0].matmul(&x[1]).map(|y| vec![y]);
+    let error = export("f", f, &[x(&[2, 3]), x(&[2, 3])]).unwrap_err();
+    let Error::Operation(diagnostic) = error else {
+        panic!("{error}");
+    };
+    assert_eq!(diagnostic.location.unwrap().line, line);
+    assert_eq!(diagnostic.node.as_deref(), Some("matmul %x0, %x1"));
+    assert_eq!(diagnostic.got.as_deref(), Some("f32[2, 3], f32[2, 3]"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use hcom_patch::{Error, ReduceOp, Tensor, dist};
 
 /// `n` reproducible values in -1..1, different for every seed.
-pub fn values(n: u64, seed: u64) -> Vec<f32> {
+pub(crate) fn values(n: u64, seed: u64) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     (0..n)
         .map(|_| {
@@ -16,10 +16,10 @@ pub fn values(n: u64, seed: u64) -> Vec<f32> {
 }
 
 /// Makes tensors: with data, or as placeholders to be recorded only.
-pub type Make<'a> = &'a dyn Fn(&str, &[f32], &[u64]) -> Tensor;
+pub(crate) type Make<'a> = &'a dyn Fn(&str, &[f32], &[u64]) -> Tensor;
 
 /// The part of a model that one rank has.
-pub trait Model: Sized {
+pub(crate) trait Model: Sized {
     /// The part of rank `at.0` of `at.1`.
     fn new(make: Make<'_>, at: (u32, u32)) -> Self;
 
@@ -28,7 +28,7 @@ pub trait Model: Sized {
 }
 
 /// Size of the last dimension of inputs and outputs.
-pub const WIDTH: u64 = 8;
+pub(crate) const WIDTH: u64 = 8;
 const HEADS: u64 = 4;
 
 /// Columns `rank · n/parts ..` of a row-major matrix `[rows, n]`.
@@ -63,7 +63,7 @@ fn by_rows(make: Make<'_>, name: &str, seed: u64, [m, n]: [u64; 2], at: (u32, u3
 }
 
 /// Two linear layers, the first split by columns and the second by rows: one all_reduce.
-pub struct Mlp {
+pub(crate) struct Mlp {
     w1: Tensor,
     b1: Tensor,
     w2: Tensor,
@@ -91,7 +91,7 @@ impl Model for Mlp {
 }
 
 /// One layer of a transformer, its heads and its MLP split over the ranks: two all_reduces.
-pub struct Layer {
+pub(crate) struct Layer {
     heads: u64,
     norms: [(Tensor, Tensor); 2],
     q: Tensor,
