@@ -253,6 +253,7 @@ impl Times {
                 .tasks
                 .channels
                 .iter()
+                .filter(|channel| !channel.point_to_point)
                 .map(|channel| (channel.group.name.clone(), channel.group.group_size()))
                 .collect(),
             spans,

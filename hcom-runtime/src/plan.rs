@@ -1,9 +1,8 @@
 //! The plan: what each stream executes, in which order, and in which memory.
 //!
-//! Graph → [`Tasks`] → order ([`schedule`]) → lanes ([`streams`]) → events ([`events`]) → memory
-//! ([`memory`](crate::memory)) → [`Step`]s. Everything here is a pure function of the graph, the
-//! own rank, the mode and the cost model; [`check`] proves the outcome without any of this
-//! code.
+//! Graph → tasks → order (list scheduling) → lanes → events → memory → [`Step`]s, one module each.
+//! Everything here is a pure function of the graph, the own rank, the mode and the cost model;
+//! [`check`] proves the outcome without any of this code.
 
 use hcom_ir::{CostModel, Graph};
 

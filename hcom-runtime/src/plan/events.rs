@@ -150,8 +150,9 @@ mod tests {
                     let waits = waits.filter(|&p| skip != Some((p, job)));
                     for p in in_lane.into_iter().chain(waits) {
                         reach[job][p] = true;
-                        for q in 0..count {
-                            reach[job][q] |= reach[p][q];
+                        let theirs = reach[p].clone();
+                        for (mine, theirs) in reach[job].iter_mut().zip(theirs) {
+                            *mine |= theirs;
                         }
                     }
                 }
@@ -163,8 +164,8 @@ mod tests {
                     after[job].iter().all(|&p| full[job][p]),
                     "{lane:?} {after:?}"
                 );
-                for p in 0..count {
-                    assert_eq!(full[job][p], sync.precedes(&lane, p, job));
+                for (p, &reached) in full[job].iter().enumerate() {
+                    assert_eq!(reached, sync.precedes(&lane, p, job));
                 }
                 for &wait in &sync.waits[job] {
                     let without = reach(Some((wait, job)));

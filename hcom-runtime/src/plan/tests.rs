@@ -368,7 +368,7 @@ fn waits_in_a_circle_across_ranks_are_found() {
 /// Random programs over three groups, one input written, in every mode.
 #[test]
 fn seeded_programs_pass_the_checker_in_every_mode() {
-    let mut state = 0x1234_5678_9ABC_DEFu64;
+    let mut state = 0x0123_4567_89AB_CDEF_u64;
     let mut random = move |below: usize| {
         state ^= state << 13;
         state ^= state >> 7;
