@@ -11,9 +11,9 @@ pub struct Bound {
     pub communication_us: f64,
     /// The longest chain of dependent work, in microseconds.
     pub critical_path_us: f64,
-    /// Whether every duration is measured. Otherwise those of the cost model stand in for the ones
-    /// that are not. Measured durations of collectives contain waiting for peers unless they come
-    /// from a merged trace.
+    /// Whether every duration is measured; else the cost model stands in for those that are not.
+    /// Collectives count as measured once a merged trace was
+    /// [observed](crate::Executable::observe).
     pub measured: bool,
 }
 

@@ -137,7 +137,8 @@ impl Executable {
     }
 
     /// Lets [`Executable::bound_us`] use the times of a trace of this executable, on this rank or
-    /// merged with others. The shortest time of each piece of work counts.
+    /// merged with others. The shortest time of each piece of work counts. Times of collectives
+    /// count only where a merge told the wait for peers from the transfer.
     pub fn observe(&self, trace: &Trace) {
         let mut measured = self
             .0
@@ -145,6 +146,9 @@ impl Executable {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         for span in &trace.spans {
+            if span.kind == Kind::Communication && span.wait_us.is_none() {
+                continue;
+            }
             if let Some(shortest) = measured.get_mut(span.task) {
                 let time = span.work_us();
                 *shortest = Some(shortest.map_or(time, |shortest| shortest.min(time)));
