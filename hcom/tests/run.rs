@@ -2,6 +2,9 @@
 
 mod common;
 
+use std::process::Command;
+use std::time::{Duration, Instant};
+
 use common::{Folder, finish, hcom};
 use serde_json::{Value, json};
 
@@ -325,5 +328,80 @@ fn a_rank_started_twice_is_refused_with_exit_code_2() {
     for done in ranks.map(common::wait) {
         assert_eq!(done.code, Some(2), "{}\n{}", done.out, done.err);
         assert!(!done.err.contains("panicked"), "{}", done.err);
+    }
+}
+
+/// Processes whose parent is `parent`, and how many clock ticks each has used.
+fn children(parent: u32) -> Vec<(u32, u64)> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .filter_map(|entry| {
+            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+            // Behind the name: state, parent, …, user time (12th), system time (13th).
+            let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
+            let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+            (number(1)? == u64::from(parent)).then_some(())?;
+            Some((pid, number(11)? + number(12)?))
+        })
+        .collect()
+}
+
+#[test]
+fn a_killed_rank_is_named_by_the_others_within_seconds() {
+    let job = hcom(&[
+        "run",
+        "examples/broadcast.hcom",
+        "--steps",
+        "1000000000",
+        "--json",
+    ])
+    .spawn()
+    .unwrap();
+    // Half a second of work on every rank is far beyond its start.
+    let end = Instant::now() + common::LIMIT;
+    let ranks = loop {
+        let ranks = children(job.id());
+        if ranks.len() == 4 && ranks.iter().all(|(_, ticks)| *ticks >= 50) {
+            break ranks;
+        }
+        assert!(
+            Instant::now() < end,
+            "the ranks do not get to work: {ranks:?}"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let start = Instant::now();
+    let killed = Command::new("kill")
+        .args(["-KILL", &ranks[2].0.to_string()])
+        .status()
+        .unwrap();
+    assert!(killed.success());
+    let done = common::wait(job);
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "it took {:?}",
+        start.elapsed()
+    );
+    assert_eq!(done.code, Some(128 + 9), "{}", done.err);
+
+    let object: Value = serde_json::from_str(&done.out).expect("one JSON object");
+    let reports = object["ranks"].as_array().unwrap();
+    let dead = reports
+        .iter()
+        .position(|report| report["error"]["kind"] == "ended")
+        .expect("the killed rank has no report of its own");
+    for (rank, report) in reports.iter().enumerate().filter(|(rank, _)| *rank != dead) {
+        let error = &report["error"];
+        assert_eq!(error["kind"], "peer_died", "rank {rank}: {error}");
+        assert_eq!(error["ranks"], json!([dead]), "rank {rank}: {error}");
+        assert_eq!(error["op"], "broadcast", "rank {rank}: {error}");
+        assert_eq!(error["group"], "all", "rank {rank}: {error}");
+    }
+    for (pid, _) in ranks {
+        assert!(
+            !std::path::Path::new(&format!("/proc/{pid}")).exists(),
+            "process {pid} is left"
+        );
     }
 }
