@@ -35,8 +35,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Invariants: the crate is pure (no I/O, threads, clock or environment); a refused call adds no
-//! node; nodes depend only on the call, the operand's type and the group's size, never on the rank,
+//! Invariants: the crate is pure (no I/O, threads, clock or environment); a call that
+//! this crate refuses adds no node; nodes depend only on the call, the operand's type and the group's size, never on the rank,
 //! so that all members of a group record the same sequence.
 //!
 //! It does not run anything, and it does not check calls across ranks: that is done on the whole

@@ -3,8 +3,10 @@
 mod support;
 
 use hcom_patch::{Break, Config, DType, Error, ReduceOp, Tensor, compile, dist, patch_for_hcom};
+use hcom_runtime::{Runtime, Settings};
 use hcom_test::Kind;
 use std::cell::Cell;
+use std::time::{Duration, Instant};
 use support::{assert_close, cut, f32s, one, ranks, read, recorded};
 
 #[test]
@@ -300,5 +302,45 @@ fn rank_threads_share_a_compiled_function() {
             (report.recordings, report.replays, report.compiles),
             (1, 2, 1)
         );
+    });
+}
+
+#[test]
+fn ranks_that_part_ways_fail_together() {
+    let limit = Duration::from_secs(60);
+    hcom_test::ranks(2, Kind::Threads, limit, |rank| {
+        hcom_sys::register_fallback(hcom_fake::table());
+        let settings = Settings {
+            timeout: Duration::from_secs(1),
+            ..Settings::from_env().unwrap()
+        };
+        let runtime = Runtime::with_control(rank.control(), rank.rank(), &settings).unwrap();
+        dist::init_with(runtime);
+        let f = |x: &Tensor| {
+            let mut y = x.neg()?;
+            dist::all_reduce(&mut y, ReduceOp::Sum, &dist::world()?)?;
+            Ok(y)
+        };
+        let compiled = one(f, recorded());
+        let [short, long] = [4, 8].map(|n| f32s(&vec![1.0; n], &[n as u64]));
+        let call = |x: &Tensor| compiled.call(std::slice::from_ref(x))?[0].to_vec::<f32>();
+        assert_eq!(call(&short).unwrap(), [-2.0; 4]);
+        // One rank has a graph for its tensor, the other has to record one.
+        let (begin, own) = (Instant::now(), [&short, &long][rank.rank() as usize]);
+        let error = call(own).unwrap_err();
+        assert!(begin.elapsed() < Duration::from_secs(20));
+        let Error::Runtime(hcom_runtime::Error::Failure(failure)) = error else {
+            panic!("{error}");
+        };
+        assert_eq!(failure.op.as_deref(), Some("cross-rank check"));
+        assert_eq!((failure.rank, &failure.ranks[..]), (1, &[0][..]));
+        assert!(
+            failure
+                .got
+                .unwrap()
+                .contains("inside all_reduce 2 of group world")
+        );
+        assert!(call(&short).is_err());
+        dist::finalize();
     });
 }

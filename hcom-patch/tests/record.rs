@@ -285,7 +285,7 @@ fn calls_that_cannot_be_right_are_refused_where_they_are_made() {
         concat,
         expect!["concat: expected at least one tensor, got none"],
     );
-    let softmax = |x: &[Tensor]| Ok(vec![x[0].sum(&[2], false)?]);
+    let sum = |x: &[Tensor]| Ok(vec![x[0].sum(&[2], false)?]);
     check(
         (0, 1),
         &[x(&[2, 3])],
