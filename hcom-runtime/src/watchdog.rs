@@ -237,7 +237,8 @@ impl Watchdog {
     fn wait_for(&self, done: impl Fn(Duration) -> Result<bool, Error>) -> Result<(), Error> {
         loop {
             match done(SLICE) {
-                Ok(true) => return Ok(()),
+                // A stream that was aborted has nothing left to do either.
+                Ok(true) => return self.check(),
                 Ok(false) => {
                     if let Some(failure) = self.inspect() {
                         return Err(self.fail(failure));
