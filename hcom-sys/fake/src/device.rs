@@ -78,13 +78,26 @@ impl Context {
 /// # Errors
 /// 107002 when it has none, or one that was destroyed.
 pub(crate) fn current() -> Outcome<Arc<Context>> {
-    CURRENT.with_borrow(|current| match current {
-        Some(context) if context.alive.load(Ordering::Relaxed) => Ok(context.clone()),
+    // A thread that is ending has none either.
+    let context = CURRENT.try_with(|current| current.borrow().clone());
+    match context.ok().flatten() {
+        Some(context) if context.alive.load(Ordering::Relaxed) => Ok(context),
         _ => refuse(
             code::CONTEXT_NULL,
             "this thread has no device: call aclrtSetDevice first",
         ),
-    })
+    }
+}
+
+/// Makes `context` the one of this thread.
+///
+/// # Errors
+/// 107002 for a thread that is ending and has given its own up already.
+fn make_current(context: Arc<Context>) -> Outcome {
+    match CURRENT.try_with(|current| current.replace(Some(context))) {
+        Ok(_) => Ok(()),
+        Err(_) => refuse(code::CONTEXT_NULL, "this thread is ending"),
+    }
 }
 
 /// Checks a device number.
@@ -143,8 +156,7 @@ pub(crate) fn set(id: i32) -> Outcome {
         .get_or_insert_with(|| Context::create(used.device.clone()))
         .clone();
     drop(devices);
-    CURRENT.set(Some(context));
-    Ok(())
+    make_current(context)
 }
 
 /// Undoes one [`set`]; the last one waits for the device's work and closes its streams. With `force` at once.
@@ -200,7 +212,7 @@ pub(crate) fn create_context(id: i32) -> Outcome<usize> {
     let device = use_device(&mut lock(&DEVICES), id)?.device.clone();
     let context = Context::create(device);
     let handle = context.handle;
-    CURRENT.set(Some(context));
+    make_current(context)?;
     Ok(handle)
 }
 
@@ -233,10 +245,7 @@ pub(crate) fn destroy_context(handle: *const std::ffi::c_void) -> Outcome {
 /// 107017 for an unknown handle.
 pub(crate) fn set_current(handle: *const std::ffi::c_void) -> Outcome {
     match CONTEXTS.get(handle) {
-        Some(context) => {
-            CURRENT.set(Some(context));
-            Ok(())
-        }
+        Some(context) => make_current(context),
         None => refuse(
             code::HANDLE,
             format!("{:#x} names no living context", handle.addr()),

@@ -42,7 +42,8 @@ thread_local! {
 
 /// Keeps `message` as this thread's last error text and returns `code`.
 pub(crate) fn fail(code: i32, message: impl Into<String>) -> i32 {
-    PENDING.set(Some(message.into()));
+    // A handle may be dropped while its thread ends, when nobody can ask for the text any more.
+    let _ = PENDING.try_with(|pending| pending.replace(Some(message.into())));
     CODE.set(code);
     code
 }
@@ -54,7 +55,7 @@ pub(crate) fn last_code(take: bool) -> i32 {
 
 /// Takes this thread's last error text.
 pub(crate) fn last() -> Option<String> {
-    PENDING.take()
+    PENDING.try_with(RefCell::take).ok().flatten()
 }
 
 /// Takes this thread's last error text as a C string, null when there is none. It stays valid until the next call on
@@ -62,9 +63,12 @@ pub(crate) fn last() -> Option<String> {
 pub(crate) fn last_as_c() -> *const c_char {
     match last() {
         None => ptr::null(),
-        Some(text) => HANDED_OUT.with_borrow_mut(|slot| {
-            *slot = CString::new(text.replace('\0', " ")).unwrap_or_default();
-            slot.as_ptr()
-        }),
+        Some(text) => HANDED_OUT
+            .try_with(|slot| {
+                let mut slot = slot.borrow_mut();
+                *slot = CString::new(text.replace('\0', " ")).unwrap_or_default();
+                slot.as_ptr()
+            })
+            .unwrap_or(ptr::null()),
     }
 }
