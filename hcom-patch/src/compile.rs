@@ -59,8 +59,6 @@ pub struct Report {
     pub collectives: usize,
     /// Pinned if any of the graphs is.
     pub uniformity: Uniformity,
-    /// The least time, in microseconds, in which the device can execute those graphs.
-    pub bound_us: f64,
     /// Why the function is more than one graph.
     pub breaks: Vec<Break>,
     /// The graphs in text, in the order of launch.
@@ -79,7 +77,6 @@ impl Default for Report {
             graphs: 0,
             collectives: 0,
             uniformity: Uniformity::Uniform,
-            bound_us: 0.0,
             breaks: Vec::new(),
             text: Vec::new(),
             recordings: 0,
@@ -93,7 +90,6 @@ impl Report {
     fn add(&mut self, piece: &Piece, text: &str, executable: &Executable) {
         self.graphs += 1;
         self.collectives += piece.collectives();
-        self.bound_us += executable.bound_us();
         self.text.push(text.to_owned());
         if let Uniformity::Uniform = self.uniformity {
             self.uniformity = executable.uniformity().clone();
@@ -114,6 +110,7 @@ pub struct Compiled<F> {
 struct State {
     cache: Cache,
     report: Report,
+    executables: Vec<Arc<Executable>>,
 }
 
 /// Makes `f` a compiled function: recorded once, launched as a graph from then on.
@@ -198,9 +195,13 @@ where
         Ok((results, trace.ok_or(Error::NoGraph)?))
     }
 
-    /// [`Report::bound_us`] of the present report.
-    pub fn bound_us(&self) -> f64 {
-        self.report().bound_us
+    /// The executables of the last recording on this rank, in the order of launch: their plans,
+    /// bounds and graphs. Empty before the first call.
+    pub fn executables(&self) -> Vec<Arc<Executable>> {
+        let state = Rank::current()
+            .ok()
+            .and_then(|rank| lock(&self.ranks).get(&rank.id).map(Arc::clone));
+        state.map_or_else(Vec::new, |state| lock(&state).executables.clone())
     }
 
     fn guards(&self, arguments: &[Tensor]) -> Guards {
@@ -232,7 +233,12 @@ where
         arguments: &[Tensor],
     ) -> Result<Vec<Tensor>, Error> {
         {
-            let report = &mut lock(state).report;
+            let State {
+                report,
+                executables,
+                ..
+            } = &mut *lock(state);
+            executables.clear();
             *report = Report {
                 recordings: report.recordings + 1,
                 replays: report.replays,
@@ -318,7 +324,9 @@ impl Pieces {
                 executable
             }
         };
-        lock(&self.state).report.add(piece, &text, &executable);
+        let state = &mut *lock(&self.state);
+        state.report.add(piece, &text, &executable);
+        state.executables.push(Arc::clone(&executable));
         Ok(Launchable(executable))
     }
 }
