@@ -4,11 +4,9 @@
 //! eagerly, split at every collective, in one graph on one stream, and in one graph with communication under
 //! computation. The ranks' reports become one table and one timeline.
 
-use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use hcom_runtime::timeline::Trace;
@@ -16,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bad_input::BadInput;
 use super::{Ranks, exit_code, is_rank, launch_error, print, print_json, progress_bar, settings};
-use crate::launch::{Event, Launch, Outcome, Role};
+use crate::launch::{self, Event, Launch, Outcome, Role};
 
 mod model;
 mod rank;
@@ -62,23 +60,22 @@ struct Row {
     bound_us: f64,
 }
 
-/// What one rank says at the end.
+/// What a job found, from its rank 0.
 #[derive(Debug, Serialize, Deserialize)]
-struct RankReport {
+struct Job {
     graphs: usize,
     collectives: usize,
     max_abs_diff: f64,
     /// `uniform`, or `pinned` with the reason.
     order: String,
     row: Row,
-    /// The timeline of all ranks, from rank 0.
-    trace: Option<Trace>,
+    trace: Trace,
 }
 
 /// The object that `--json` prints.
 #[derive(Debug, Serialize)]
 struct Summary {
-    ranks: u32,
+    ranks: usize,
     graphs: usize,
     collectives: usize,
     max_abs_diff: f64,
@@ -101,95 +98,70 @@ pub(super) fn run(arguments: Arguments, role: Role) -> Result<ExitCode> {
         );
     }
     if is_rank(role) {
-        rank::run(arguments.steps, arguments.seed)?;
+        let job = rank::run(arguments.steps, arguments.seed)?;
+        match job {
+            Some(job) if launch::is_collected() => launch::report(&serde_json::to_string(&job)?)?,
+            Some(job) => show(&arguments, vec![job])?,
+            None => {}
+        }
         return Ok(ExitCode::SUCCESS);
     }
-
-    let mut rows = Vec::new();
-    let mut reports = Vec::new();
+    let mut jobs = Vec::new();
     for link in [None, Some(LINK)] {
-        let (outcome, of_link) = launch(ranks, arguments.steps, link)?;
+        let outcome = start(ranks, arguments.steps, link)?;
         if outcome.exit_code() != 0 {
             return Ok(exit_code(&outcome));
         }
-        rows.push(slowest(&of_link).context("a job without ranks")?);
-        reports = of_link;
+        let report = outcome.reports.first().and_then(Option::as_ref);
+        jobs.push(serde_json::from_str(
+            report.context("rank 0 reports nothing")?,
+        )?);
     }
-
-    let order = reports[0].order.clone();
-    let (graphs, collectives) = (reports[0].graphs, reports[0].collectives);
-    let max_abs_diff = reports
-        .iter()
-        .map(|report| report.max_abs_diff)
-        .fold(0.0, f64::max);
-    let trace = reports
-        .into_iter()
-        .find_map(|report| report.trace)
-        .context("rank 0 reports no timeline")?;
-    let (timeline, picture) = write_timeline(&arguments.timeline, &trace)?;
-    let summary = Summary {
-        ranks,
-        graphs,
-        collectives,
-        max_abs_diff,
-        timeline: timeline.display().to_string(),
-        rows,
-    };
-    if arguments.json {
-        print_json(&serde_json::to_value(&summary)?)?;
-    } else {
-        print(&table(&summary, &order, &picture))?;
-    }
+    show(&arguments, jobs)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the job once. The ranks' reports are complete when the outcome is good.
-fn launch(ranks: u32, steps: u64, link: Option<&str>) -> Result<(Outcome, Vec<RankReport>)> {
+/// Runs one job; rank 0 reports its progress, and last what it found.
+fn start(ranks: u32, steps: u64, link: Option<&str>) -> Result<Outcome> {
     let what = match link {
         None => "no link",
         Some(_) => "modelled link",
     };
-    // Three ways of running, and the steps before them that do not count.
     let bar = progress_bar(rank::progress(steps), what);
     let shown = bar.clone();
-    let reports = Rc::new(RefCell::new(Vec::new()));
-    let kept = Rc::clone(&reports);
-    let launch = Launch::this(ranks)
+    let outcome = Launch::this(ranks)
         .timeout(settings(None)?.timeout)
         .env("HCOM_FAKE_LINK", link.unwrap_or_default())
         .collect_with(move |event| match event {
-            Event::Report { rank: 0, json } if json.parse::<u64>().is_ok() => {
-                shown.set_position(json.parse().unwrap_or_default());
+            Event::Report { json, .. } => {
+                shown.set_position(json.parse().unwrap_or(shown.position()))
             }
-            Event::Report { json, .. } => kept.borrow_mut().push(json.to_owned()),
             Event::Line(line) => shown.suspend(|| eprintln!("{line}")),
-            Event::Progress { .. } => {}
-        });
-    let outcome = launch.run().map_err(launch_error)?;
+            _ => {}
+        })
+        .run()
+        .map_err(launch_error)?;
     bar.finish_and_clear();
-    let reports = reports
-        .borrow()
-        .iter()
-        .map(|json| serde_json::from_str(json).context("a rank's report"))
-        .collect::<Result<_>>()?;
-    Ok((outcome, reports))
+    Ok(outcome)
 }
 
-/// The row of the job: of each figure that of the slowest rank.
-fn slowest(reports: &[RankReport]) -> Option<Row> {
-    let of = |figure: fn(&Row) -> f64| {
-        reports
-            .iter()
-            .map(|report| figure(&report.row))
-            .fold(0.0, f64::max)
+/// Writes the timeline of the last job and prints a row for each.
+fn show(arguments: &Arguments, jobs: Vec<Job>) -> Result<()> {
+    let last = jobs.last().context("no job")?;
+    let (timeline, picture) = write_timeline(&arguments.timeline, &last.trace)?;
+    let summary = Summary {
+        ranks: last.trace.ranks().len(),
+        graphs: last.graphs,
+        collectives: last.collectives,
+        max_abs_diff: jobs.iter().map(|job| job.max_abs_diff).fold(0.0, f64::max),
+        timeline: timeline.display().to_string(),
+        rows: jobs.iter().map(|job| job.row.clone()).collect(),
     };
-    Some(Row {
-        link: reports.first()?.row.link.clone(),
-        split_us: of(|row| row.split_us),
-        single_stream_us: of(|row| row.single_stream_us),
-        overlapped_us: of(|row| row.overlapped_us),
-        bound_us: of(|row| row.bound_us),
-    })
+    if arguments.json {
+        print_json(&serde_json::to_value(&summary)?)
+    } else {
+        print(&table(&summary, &last.order, &picture))
+    }
 }
 
 /// Writes `timeline.json` and `timeline.svg` into `folder` and returns their paths.

@@ -1,14 +1,17 @@
 //! What one rank of the demo does.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use hcom_patch::{Compiled, Config, Error, Tensor, compile, dist, patch_for_hcom};
 use hcom_runtime::{Mode, Runtime, Trace, Uniformity};
 
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
 use super::super::settings;
 use super::model::{self, Model};
-use super::{RankReport, Row};
+use super::{Job, Row};
 use crate::launch;
 
 /// Steps before the timed ones of each way of running.
@@ -22,18 +25,18 @@ pub(super) fn progress(steps: u64) -> u64 {
     3 * (WARM_UP + steps)
 }
 
-/// Runs the model every way and reports to the launcher.
+/// Runs the model every way. Rank 0 returns what the job found.
 ///
 /// # Errors
 /// What the runtime reports: a missing or dead peer, a timeout, a difference between the ranks.
-pub(super) fn run(steps: u64, seed: u64) -> Result<()> {
+pub(super) fn run(steps: u64, seed: u64) -> Result<Option<Job>> {
     let runtime = dist::init(&settings(None)?)?;
     let _patch = patch_for_hcom();
     let model = Model::new(seed, dist::world()?)?;
     let inputs = model::inputs(seed)?;
     let eager = model.forward(&inputs)?;
 
-    let mut step = 0;
+    let mut progress = Progress::new(runtime.rank() == 0 && launch::is_collected());
     let mut timed = |mode| -> Result<_> {
         let config = Config {
             mode,
@@ -49,10 +52,7 @@ pub(super) fn run(steps: u64, seed: u64) -> Result<()> {
             if index >= WARM_UP {
                 durations.push(begin.elapsed().as_secs_f64() * 1e6);
             }
-            step += 1;
-            if runtime.rank() == 0 {
-                launch::report(&step.to_string())?;
-            }
+            progress.step()?;
         }
         Ok((compiled, median(durations)))
     };
@@ -61,11 +61,24 @@ pub(super) fn run(steps: u64, seed: u64) -> Result<()> {
     let (compiled, overlapped_us) = timed(Mode::Overlapped)?;
 
     let (outputs, trace) = trace(&runtime, &compiled, &inputs)?;
+    let own = Figures {
+        split_us,
+        single_stream_us,
+        overlapped_us,
+        bound_us: compiled
+            .executables()
+            .iter()
+            .map(|executable| executable.bound_us())
+            .sum(),
+        max_abs_diff: difference(&eager, &outputs)?,
+    };
+    let all: Vec<Figures> = gather(&runtime, "demo/figures", &own)?;
+    let largest = |figure: fn(&Figures) -> f64| all.iter().map(figure).fold(0.0, f64::max);
     let report = compiled.report();
-    let report = RankReport {
+    let job = Job {
         graphs: report.graphs,
         collectives: report.collectives,
-        max_abs_diff: difference(&eager, &outputs)?,
+        max_abs_diff: largest(|rank| rank.max_abs_diff),
         order: match report.uniformity {
             Uniformity::Uniform => "uniform: all ranks have the same graph".to_owned(),
             Uniformity::Pinned { reason } => format!("pinned: {reason}"),
@@ -74,19 +87,67 @@ pub(super) fn run(steps: u64, seed: u64) -> Result<()> {
             link: runtime
                 .link()
                 .map_or_else(|| "none".to_owned(), |link| link.to_string()),
-            split_us,
-            single_stream_us,
-            overlapped_us,
-            bound_us: compiled
-                .executables()
-                .iter()
-                .map(|executable| executable.bound_us())
-                .sum(),
+            split_us: largest(|rank| rank.split_us),
+            single_stream_us: largest(|rank| rank.single_stream_us),
+            overlapped_us: largest(|rank| rank.overlapped_us),
+            bound_us: largest(|rank| rank.bound_us),
         },
-        trace: (runtime.rank() == 0).then_some(trace),
+        trace,
     };
-    launch::report(&serde_json::to_string(&report)?)?;
-    Ok(())
+    Ok((runtime.rank() == 0).then_some(job))
+}
+
+/// What one rank measured.
+#[derive(Serialize, Deserialize)]
+struct Figures {
+    split_us: f64,
+    single_stream_us: f64,
+    overlapped_us: f64,
+    bound_us: f64,
+    max_abs_diff: f64,
+}
+
+/// Tells the launcher the number of steps done, at most ten times a second.
+struct Progress {
+    told: Option<Instant>,
+    steps: u64,
+}
+
+impl Progress {
+    fn new(tell: bool) -> Progress {
+        Progress {
+            told: tell.then(Instant::now),
+            steps: 0,
+        }
+    }
+
+    fn step(&mut self) -> Result<()> {
+        self.steps += 1;
+        if let Some(told) = &mut self.told
+            && told.elapsed() > Duration::from_millis(100)
+        {
+            launch::report(&self.steps.to_string())?;
+            *told = Instant::now();
+        }
+        Ok(())
+    }
+}
+
+/// What every rank of the world says under `key`, in the order of the ranks.
+fn gather<T: Serialize + DeserializeOwned>(
+    runtime: &Runtime,
+    key: &str,
+    own: &T,
+) -> Result<Vec<T>> {
+    let world: Vec<u32> = (0..runtime.world_size()).collect();
+    let deadline = Instant::now() + runtime.settings().timeout;
+    let said = runtime
+        .control()
+        .all_gather(&world, key, &serde_json::to_vec(own)?, deadline)?;
+    Ok(said
+        .iter()
+        .map(|bytes| serde_json::from_slice(bytes))
+        .collect::<Result<_, _>>()?)
 }
 
 /// Runs a few steps with timestamps, tells every rank all times, so that the bound counts what the work itself takes
@@ -99,19 +160,11 @@ fn trace<F>(
 where
     F: Fn(&[Tensor]) -> Result<Vec<Tensor>, Error>,
 {
-    let world: Vec<u32> = (0..runtime.world_size()).collect();
     let mut last = Vec::new();
     let mut merged = Trace::default();
     for step in 0..TRACED {
         let (outputs, own) = compiled.traced(inputs)?;
-        let deadline = Instant::now() + runtime.settings().timeout;
-        let key = format!("demo/trace {step}");
-        let traces =
-            runtime
-                .control()
-                .all_gather(&world, &key, &serde_json::to_vec(&own)?, deadline)?;
-        let traces = traces.iter().map(|trace| serde_json::from_slice(trace));
-        merged = Trace::merge(traces.collect::<Result<Vec<Trace>, _>>()?);
+        merged = Trace::merge(gather(runtime, &format!("demo/trace {step}"), &own)?);
         for executable in compiled.executables() {
             executable.observe(&merged);
         }
