@@ -84,7 +84,7 @@ impl Ranks {
                     let settings = Settings::from_env().expect("the settings");
                     let runtime =
                         Runtime::with_control(control, rank as u32, &settings).expect("a rank");
-                    runtime.set_link(link).expect("the link");
+                    runtime.model_link(link).expect("the link");
                     let graph = graph(ranks);
                     let options = CompileOptions {
                         mode,
@@ -108,6 +108,7 @@ impl Ranks {
                         let begin = Instant::now();
                         for _ in 0..steps {
                             executable.run(&inputs).expect("a step");
+                            runtime.synchronize().expect("the end of a step");
                         }
                         report.send(begin.elapsed()).expect("the benchmark waits");
                     }
