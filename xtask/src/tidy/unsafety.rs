@@ -160,7 +160,6 @@ mod tests {
         assert!(
             findings(
                 "hcom-runtime/src/raw.rs",
-                "hcom-runtime/src/raw/",
                 "// SAFETY: a.\nlet x =\n    unsafe { f() };\n"
             )
             .is_empty()
