@@ -1845,6 +1845,32 @@ pub const HCOM_EXT_FAULT_TASK: hcomExtFaultStage = hcomExtFaultStage(1);
 /// Where a fault strikes.
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct hcomExtFaultStage(pub ::core::ffi::c_uint);
+/// Result code of the layer below ACL: 0 is success, the numbers are those of aclError.
+pub type rtError_t = i32;
+/// A stream of the layer below ACL.
+pub type rtStream_t = *mut ::core::ffi::c_void;
+/// A kernel binary in memory.
+#[repr(C)]
+#[derive(Debug)]
+pub struct rtDevBinary_t {
+    _unused: [u8; 0],
+}
+/// Placement of a kernel's data in the cache.
+#[repr(C)]
+#[derive(Debug)]
+pub struct rtSmDesc_t {
+    _unused: [u8; 0],
+}
+/// Span of a call; its fields are private to the profiler.
+#[repr(C)]
+#[derive(Debug)]
+pub struct MsprofApi {
+    _unused: [u8; 0],
+}
+/// Hears of recording sessions: what happens, with `len` bytes of detail. 0 is success.
+pub type ProfCommandHandle = ::core::option::Option<
+    unsafe extern "C" fn(type_: u32, data: *mut ::core::ffi::c_void, len: u32) -> i32,
+>;
 /// Signatures of the functions, to be resolved through [`Library`](crate::Library).
 pub mod prototype {
     use super::*;
@@ -4613,6 +4639,51 @@ pub mod prototype {
     ) -> aclError;
     /// Forgets all faults that have not struck.
     pub type hcomExtClearFaults = unsafe extern "C" fn() -> aclError;
+    /// Loads a kernel binary.
+    pub type rtDevBinaryRegister = unsafe extern "C" fn(
+        bin: *const rtDevBinary_t,
+        hdl: *mut *mut ::core::ffi::c_void,
+    ) -> rtError_t;
+    /// Names a kernel of a binary.
+    pub type rtFunctionRegister = unsafe extern "C" fn(
+        binHandle: *mut ::core::ffi::c_void,
+        stubFunc: *const ::core::ffi::c_void,
+        stubName: *const ::core::ffi::c_char,
+        kernelInfoExt: *const ::core::ffi::c_void,
+        funcMode: u32,
+    ) -> rtError_t;
+    /// Queues a kernel on `numBlocks` cores with `argsSize` bytes of arguments.
+    pub type rtKernelLaunch = unsafe extern "C" fn(
+        stubFunc: *const ::core::ffi::c_void,
+        numBlocks: u32,
+        args: *mut ::core::ffi::c_void,
+        argsSize: u32,
+        smDesc: *mut rtSmDesc_t,
+        stm: rtStream_t,
+    ) -> rtError_t;
+    /// Calls `handle` when a recording session starts or stops. 0 is success.
+    pub type MsprofRegisterCallback =
+        unsafe extern "C" fn(moduleId: u32, handle: ProfCommandHandle) -> i32;
+    /// Reports the span of a call. 0 is success.
+    pub type MsprofReportApi =
+        unsafe extern "C" fn(nonPersistantFlag: u32, api: *const MsprofApi) -> i32;
+    /// Reports a record of `length` bytes. 0 is success.
+    pub type MsprofReportCompactInfo = unsafe extern "C" fn(
+        nonPersistantFlag: u32,
+        data: *const ::core::ffi::c_void,
+        length: u32,
+    ) -> i32;
+    /// Reports a record of `length` bytes that belongs to another. 0 is success.
+    pub type MsprofReportAdditionalInfo = unsafe extern "C" fn(
+        nonPersistantFlag: u32,
+        data: *const ::core::ffi::c_void,
+        length: u32,
+    ) -> i32;
+    /// A number for a text of `length` bytes, the same for the same text in this process.
+    pub type MsprofGetHashId =
+        unsafe extern "C" fn(hashInfo: *const ::core::ffi::c_char, length: usize) -> u64;
+    /// The clock that reports use, in ticks.
+    pub type MsprofSysCycleTime = unsafe extern "C" fn() -> u64;
 }
 
 /// Hands every function to a macro: name, group of libraries, first version.
@@ -5086,6 +5157,15 @@ macro_rules! for_each_function {
         hcomExtSetLink: Extension, Unrecorded;
         hcomExtInjectFault: Extension, Unrecorded;
         hcomExtClearFaults: Extension, Unrecorded;
+        rtDevBinaryRegister: Driver, Unrecorded;
+        rtFunctionRegister: Driver, Unrecorded;
+        rtKernelLaunch: Driver, Unrecorded;
+        MsprofRegisterCallback: ProfilerReports, Unrecorded;
+        MsprofReportApi: ProfilerReports, Unrecorded;
+        MsprofReportCompactInfo: ProfilerReports, Unrecorded;
+        MsprofReportAdditionalInfo: ProfilerReports, Unrecorded;
+        MsprofGetHashId: ProfilerReports, Unrecorded;
+        MsprofSysCycleTime: ProfilerReports, Unrecorded;
         }
     };
 }

@@ -50,4 +50,4 @@ pub use error::{
 };
 pub use loader::{ASCEND_HOME_VARIABLE, LIBRARY_PATH_VARIABLE, Library, Origin, register_fallback};
 pub use symbol::{FUNCTIONS, Function, Group, Since, entry};
-pub use table::{Symbol, Table};
+pub use table::{AppLog, Symbol, Table};

@@ -36,6 +36,10 @@ pub enum Group {
     OpCompiler,
     /// `aclprof*`.
     Profiler,
+    /// `Msprof*`, what other libraries report to the profiler.
+    ProfilerReports,
+    /// `rt*`, the layer below ACL.
+    Driver,
     /// `Hccl*`.
     Hccl,
     /// Tensors, scalars and executors of aclnn.
@@ -56,6 +60,8 @@ impl Group {
             Self::OpExecutor => &[&["libacl_op_executor.so", "libascendcl.so"]],
             Self::OpCompiler => &[&["libacl_op_compiler.so"]],
             Self::Profiler => &[&["libmsprofiler.so"]],
+            Self::ProfilerReports => &[&["libprofapi.so"]],
+            Self::Driver => &[&["libruntime.so"]],
             Self::Hccl => &[&["libhccl.so"]],
             Self::OpBase => &[&["libnnopbase.so"]],
             Self::Operators => &[

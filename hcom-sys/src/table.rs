@@ -5,7 +5,9 @@
     reason = "a table shares function pointers between threads"
 )]
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
+
+use crate::bindings::aclLogLevel;
 
 /// Functions that a crate offers under the names of the C ABI.
 #[derive(Debug)]
@@ -18,7 +20,22 @@ pub struct Table {
     pub symbols: &'static [(&'static str, Symbol)],
 }
 
+/// `aclAppLog` without the arguments behind its format. The C function takes any number of them, which a function of
+/// Rust cannot; on the ABIs of Linux a callee may leave such arguments alone.
+pub type AppLog = unsafe extern "C" fn(
+    level: aclLogLevel,
+    function: *const c_char,
+    file: *const c_char,
+    line: u32,
+    format: *const c_char,
+);
+
 impl Table {
+    /// The entry for `aclAppLog`, for which [`entry`](crate::entry) has no constructor.
+    pub const fn app_log(function: AppLog) -> (&'static str, Symbol) {
+        ("aclAppLog", Symbol::new(function as *const _))
+    }
+
     /// The function with this name.
     pub(crate) fn find(&self, name: &str) -> Option<*mut c_void> {
         let (_, symbol) = self.symbols.iter().find(|(known, _)| *known == name)?;

@@ -283,6 +283,8 @@ fn group(library: &str) -> Result<&'static str> {
         "libacl_op_executor.so" => "OpExecutor",
         "libacl_op_compiler.so" => "OpCompiler",
         "libmsprofiler.so" => "Profiler",
+        "libprofapi.so" => "ProfilerReports",
+        "libruntime.so" => "Driver",
         "libhccl.so" => "Hccl",
         "libnnopbase.so" => "OpBase",
         "libopapi.so" => "Operators",

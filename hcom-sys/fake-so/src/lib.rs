@@ -6,12 +6,12 @@
 //! it unasked.
 //!
 //! Each export only calls the function of the same name: that one checks the arguments and lets no
-//! panic out. `aclAppLog` is not exported, as C-variadic functions cannot be written in Rust.
+//! panic out. `aclAppLog` is exported without its variadic arguments, which Rust cannot read.
 
 #![expect(unsafe_code, reason = "exported C functions")]
 #![allow(non_snake_case, reason = "the names of the C ABI")]
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{c_char, c_int, c_void};
 
 use hcom_fake::{ffi::all, for_each_operator, for_each_symbol};
 use hcom_sys::bindings::*;
@@ -51,4 +51,13 @@ macro_rules! export_operators {
 }
 
 for_each_symbol!(export);
+export! {
+    fn aclAppLog(
+        level: aclLogLevel,
+        function: *const c_char,
+        file: *const c_char,
+        line: u32,
+        format: *const c_char
+    ) -> ();
+}
 for_each_operator!(export_operators);

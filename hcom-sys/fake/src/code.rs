@@ -16,6 +16,22 @@ codes! {
     REPEAT_INIT = ACL_ERROR_REPEAT_INITIALIZE;
     /// `aclFinalize` without a counted `aclInit`.
     REPEAT_FINALIZE = ACL_ERROR_REPEAT_FINALIZE;
+    /// A call before `aclInit`.
+    UNINITIALISED = ACL_ERROR_UNINITIALIZE;
+    /// A file that cannot be read.
+    INVALID_FILE = ACL_ERROR_INVALID_FILE;
+    /// A file that is not what it should be.
+    PARSE_FILE = ACL_ERROR_PARSE_FILE;
+    /// A profiling session is open already.
+    PROF_ALREADY_RUN = ACL_ERROR_PROF_ALREADY_RUN;
+    /// No profiling session is open.
+    PROF_NOT_RUN = ACL_ERROR_PROF_NOT_RUN;
+    /// The dump service is open already.
+    DUMP_ALREADY_RUN = ACL_ERROR_DUMP_ALREADY_RUN;
+    /// The dump service is not open.
+    DUMP_NOT_RUN = ACL_ERROR_DUMP_NOT_RUN;
+    /// A function that this library only has to say no.
+    API_NOT_SUPPORTED = ACL_ERROR_API_NOT_SUPPORT;
     /// A panic of this crate that was caught at the boundary.
     INTERNAL = ACL_ERROR_INTERNAL_ERROR;
     /// A parameter the runtime refuses.

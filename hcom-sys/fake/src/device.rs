@@ -196,6 +196,11 @@ pub(crate) fn reset(id: i32, force: bool) -> Outcome {
     outcome
 }
 
+/// Whether the device is set in this process.
+pub(crate) fn is_set(id: u32) -> bool {
+    lock(&DEVICES).get(&id).is_some_and(|used| used.users > 0)
+}
+
 /// Undoes one [`set`] without closing anything: for threads of this library that borrowed the device.
 pub(crate) fn release(id: i32) {
     if let Some(used) = lock(&DEVICES).get_mut(&id.unsigned_abs()) {

@@ -72,6 +72,11 @@ macro_rules! for_each_symbol {
         $crate::for_each_capture_symbol!($callback);
         $crate::for_each_hccl_symbol!($callback);
         $crate::for_each_tensor_function!($callback);
+        $crate::for_each_value_symbol!($callback);
+        $crate::for_each_setting_symbol!($callback);
+        $crate::for_each_allocator_symbol!($callback);
+        $crate::for_each_tool_symbol!($callback);
+        $crate::for_each_refused_symbol!($callback);
         $crate::for_each_ext_symbol!($callback);
     };
 }
@@ -91,6 +96,7 @@ pub fn table() -> &'static Table {
             };
         }
         for_each_symbol!(functions);
+        symbols.push(Table::app_log(ffi::all::aclAppLog));
         for_each_operator!(operators);
         Table {
             name: "hcom-fake",

@@ -70,6 +70,11 @@ macro_rules! for_each_device_symbol {
 /// How often `aclInit` was called and not undone.
 static USERS: AtomicU64 = AtomicU64::new(0);
 
+/// Whether `aclInit` was called and not undone.
+pub(super) fn is_initialised() -> bool {
+    USERS.load(Ordering::SeqCst) > 0
+}
+
 /// `aclInit`. The configuration file's content does not matter to this library.
 pub unsafe extern "C" fn aclInit(_config_path: *const c_char) -> aclError {
     acl("aclInit", || {

@@ -72,10 +72,27 @@ pub(crate) struct Stream {
     pub priority: u32,
     /// As given at creation.
     pub flags: u32,
+    /// What programs set on it and may ask for again.
+    pub settings: Mutex<Settings>,
     state: Mutex<State>,
     arrived: Condvar,
     progress: Condvar,
     aborted: AtomicBool,
+}
+
+/// Attributes of a stream that are kept for the program.
+#[derive(Default)]
+pub(crate) struct Settings {
+    /// Limits of cores: cube, vector.
+    pub limits: [Option<u32>; 2],
+    /// `ACL_STOP_ON_FAILURE` or `ACL_CONTINUE_ON_FAILURE`.
+    pub failure_mode: u64,
+    /// Whether overflows are to be detected.
+    pub overflow: u32,
+    /// The program's tag.
+    pub tag: u32,
+    /// Whether operators' information is to be cached.
+    pub cache_info: u32,
 }
 
 /// All living streams.
@@ -91,6 +108,7 @@ impl Stream {
             device,
             priority,
             flags,
+            settings: Mutex::default(),
             state: Mutex::default(),
             arrived: Condvar::new(),
             progress: Condvar::new(),
