@@ -4,12 +4,13 @@
 //! larger of the collective's two buffers on one rank, and `factor` is what each rank's link must carry of it in a
 //! bandwidth-optimal (ring) algorithm, the "bus bandwidth" factors of NCCL's performance tests:
 //!
-//! | collective | bytes | factor |
+//! | operation | bytes | factor |
 //! |---|---|---|
 //! | all_reduce | count | 2 (p − 1) / p |
-//! | all_gather | p × count | (p − 1) / p |
-//! | reduce_scatter | p × count | (p − 1) / p |
-//! | broadcast | count | 1 |
+//! | all_gather, reduce_scatter, all_to_all, scatter | p × count | (p − 1) / p |
+//! | their uneven forms | the most that one rank sends to or expects from others | 1 |
+//! | broadcast, reduce | count | 1, alone 0 |
+//! | send and receive | count | 1, to itself 0 |
 //! | barrier | 0 | – |
 //!
 //! Transfers of one communicator follow each other, because its collectives do. Transfers of different communicators

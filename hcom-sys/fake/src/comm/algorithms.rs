@@ -1,17 +1,15 @@
 //! Moving and combining the data of a collective, once all ranks have met.
 //!
 //! Small data lies in the slots, and everybody takes what it needs from all of them. Large data is read where it is,
-//! in the peers' device memory:
-//! - all_reduce: rank r combines shard r of all send buffers and writes it to all receive buffers. A shard is read and
-//!   written by one rank only, so sending and receiving buffer may be the same.
-//! - all_gather, broadcast: everybody copies from the peers' send buffers.
-//! - reduce_scatter: rank r combines block r of all send buffers.
+//! in the peers' device memory. Then a second meeting follows before anyone lets its buffers change.
 //!
-//! A second meeting follows before anyone lets its buffers change.
+//! A large reduction of whole buffers is shared: rank r combines shard r of all send buffers and writes it to all
+//! receive buffers. A shard is read and written by one rank only, so sending and receiving buffer may be the same.
 
 use super::Communicator;
-use super::collective::{Collective, Kind};
+use super::collective::Collective;
 use super::control::Descriptor;
+use super::operation::{Cut, Who};
 use super::reduce::reduce;
 use crate::shm::Region;
 use crate::span::Span;
@@ -26,6 +24,8 @@ pub(super) struct Data<'a> {
     pub(super) all: &'a [Descriptor],
     pub(super) send: Span,
     pub(super) recv: Span,
+    /// Whether the data lies in the slots.
+    pub(super) small: bool,
 }
 
 impl Data<'_> {
@@ -37,117 +37,115 @@ impl Data<'_> {
         self.comm.rank as usize
     }
 
-    /// Takes this rank's results out of the slots.
-    pub(super) fn through_slots(&self, what: &Collective) {
-        let slot = |rank, bytes| self.comm.control.slot(rank, self.collective, bytes);
-        let slots = |offset: usize, bytes: usize| -> Vec<Span> {
-            (0..self.ranks())
-                .map(|rank| slot(rank, offset + bytes).part(offset, bytes))
-                .collect()
-        };
-        match what.kind {
-            Kind::AllReduce => {
-                reduce(
-                    what.dtype,
-                    what.op,
-                    std::slice::from_ref(&self.recv),
-                    &slots(0, what.unit),
-                );
-            }
-            Kind::ReduceScatter => {
-                let sources = slots(self.rank() * what.unit, what.unit);
-                reduce(
-                    what.dtype,
-                    what.op,
-                    std::slice::from_ref(&self.recv),
-                    &sources,
-                );
-            }
-            Kind::AllGather => {
-                for rank in 0..self.ranks() {
-                    self.recv
-                        .part(rank * what.unit, what.unit)
-                        .copy_from(&slot(rank, what.unit));
-                }
-            }
-            Kind::Broadcast if what.root != self.comm.rank => {
-                self.recv.copy_from(&slot(what.root as usize, what.unit));
-            }
-            Kind::Broadcast | Kind::Barrier => {}
-        }
-    }
-
-    /// Works on the buffers of all ranks. What comes back belongs into the receive buffer, once the peers have read
+    /// Does this rank's part of the work. What comes back belongs into the receive buffer, once the peers have read
     /// the send buffer it overlaps.
-    pub(super) fn direct(&self, what: &Collective) -> Option<Span> {
-        match what.kind {
-            Kind::AllReduce => {
-                let (start, bytes) = shard(what.unit, self.ranks(), self.rank());
-                if bytes > 0 {
-                    let part = |of: fn(&Descriptor) -> u64| -> Vec<Span> {
-                        (0..self.ranks())
-                            .map(|rank| self.buffer(rank, of, start, bytes))
-                            .collect()
-                    };
-                    reduce(
-                        what.dtype,
-                        what.op,
-                        &part(|one| one.recv),
-                        &part(|one| one.send),
-                    );
-                }
+    pub(super) fn deliver(&self, what: &Collective) -> Option<Span> {
+        let rules = what.kind.rules();
+        match (rules.reduces, rules.send) {
+            (true, Cut::Whole) => {
+                self.reduce_whole(what);
+                None
             }
-            Kind::AllGather => {
-                for rank in 0..self.ranks() {
-                    let target = self.recv.part(rank * what.unit, what.unit);
-                    if rank != self.rank() || target.address() != self.send.address() {
-                        target.copy_from(&self.buffer(rank, |one| one.send, 0, what.unit));
-                    }
+            (true, _) => {
+                let (start, bytes) = what.send_layout.block(self.rank());
+                if bytes == 0 {
+                    return None;
                 }
-            }
-            Kind::ReduceScatter => {
-                let start = self.rank() * what.unit;
                 let sources: Vec<Span> = (0..self.ranks())
-                    .map(|rank| self.buffer(rank, |one| one.send, start, what.unit))
+                    .map(|rank| self.source(rank, start, bytes))
                     .collect();
-                let own_block = self.recv.address() == self.send.address() + start;
-                if self.recv.overlaps(&self.send) && !own_block {
-                    let room = Region::anonymous(what.unit).expect("memory for a block");
-                    let kept = Span::inside(&room, 0, what.unit).expect("made for it");
-                    reduce(what.dtype, what.op, std::slice::from_ref(&kept), &sources);
-                    return Some(kept);
-                }
-                reduce(
-                    what.dtype,
-                    what.op,
-                    std::slice::from_ref(&self.recv),
-                    &sources,
-                );
+                let (target, kept) = self.target(start, bytes);
+                reduce(what.dtype, what.op, std::slice::from_ref(&target), &sources);
+                kept.then_some(target)
             }
-            Kind::Broadcast if what.root != self.comm.rank => {
-                self.recv
-                    .copy_from(&self.buffer(what.root as usize, |one| one.send, 0, what.unit));
-            }
-            Kind::Broadcast | Kind::Barrier => {}
+            (false, _) => self.take(what),
         }
-        None
     }
 
-    /// A part of a rank's buffer.
-    ///
-    /// # Panics
-    /// When a peer described a range outside its memory, which a peer of this version never does; the stream reports
-    /// it.
-    fn buffer(&self, rank: usize, of: fn(&Descriptor) -> u64, start: usize, bytes: usize) -> Span {
-        let region = match &self.comm.peers[rank] {
-            Some(peer) => &peer.region,
-            None => self.comm.device.arena.region(),
+    /// Combines whole buffers, for everybody or for the root.
+    fn reduce_whole(&self, what: &Collective) {
+        let everybody = what.kind.rules().to == Who::Everybody;
+        let receives = |rank: usize| everybody || rank == what.root as usize;
+        let whole = what.send_layout.block(0).1;
+        let (start, bytes, receivers) = if self.small {
+            let own = receives(self.rank()).then(|| self.recv.clone());
+            (0, whole, Vec::from_iter(own))
+        } else {
+            let (start, bytes) = shard(whole, self.ranks(), self.rank());
+            let receivers = (0..self.ranks()).filter(|&rank| receives(rank));
+            let part = |rank| self.buffer(rank, |one| one.recv, start, bytes);
+            (start, bytes, receivers.map(part).collect())
         };
-        let offset = of(&self.all[rank]) as usize;
-        offset
-            .checked_add(start)
-            .and_then(|offset| Span::inside(region, offset, bytes))
-            .unwrap_or_else(|| panic!("rank {rank} described a buffer outside its memory"))
+        if bytes > 0 && !receivers.is_empty() {
+            let sources: Vec<Span> = (0..self.ranks())
+                .map(|rank| self.source(rank, start, bytes))
+                .collect();
+            reduce(what.dtype, what.op, &receivers, &sources);
+        }
+    }
+
+    /// Takes this rank's block from everybody who sends.
+    fn take(&self, what: &Collective) -> Option<Span> {
+        let rules = what.kind.rules();
+        if rules.recv == Cut::Nothing {
+            return None;
+        }
+        let sources = match rules.from {
+            Who::Everybody => 0..self.ranks(),
+            Who::Root => what.root as usize..what.root as usize + 1,
+        };
+        let mut kept = None;
+        for source in sources {
+            let (to, bytes) = what.recv_layout.block(source);
+            if bytes == 0 {
+                continue;
+            }
+            let from = if rules.send == Cut::Uneven {
+                let published = self
+                    .comm
+                    .control
+                    .published(source, self.collective, self.rank());
+                published.start as usize * what.element()
+            } else {
+                what.send_layout.block(self.rank()).0
+            };
+            let (target, apart) = if rules.recv == Cut::Whole {
+                self.target(from, bytes)
+            } else {
+                (self.recv.part(to, bytes), false)
+            };
+            // Whoever sends from where it receives has what it needs.
+            if source != self.rank() || target.address() != self.send.address() + from {
+                target.copy_from(&self.source(source, from, bytes));
+            }
+            kept = apart.then_some(target);
+        }
+        kept
+    }
+
+    /// Where a result of `bytes` goes that comes from `start` of the send buffers: the receive buffer, or (true) a place
+    /// of its own as long as peers may still read what the receive buffer overlaps.
+    fn target(&self, start: usize, bytes: usize) -> (Span, bool) {
+        let own_block = self.recv.address() == self.send.address() + start;
+        if self.small || own_block || !self.recv.overlaps(&self.send) {
+            return (self.recv.clone(), false);
+        }
+        let room = Region::anonymous(bytes).expect("memory for a block");
+        (Span::inside(&room, 0, bytes).expect("made for it"), true)
+    }
+
+    /// A part of what a rank sends.
+    fn source(&self, rank: usize, start: usize, bytes: usize) -> Span {
+        if self.small {
+            let slot = self.comm.control.slot(rank, self.collective, start + bytes);
+            slot.part(start, bytes)
+        } else {
+            self.buffer(rank, |one| one.send, start, bytes)
+        }
+    }
+
+    fn buffer(&self, rank: usize, of: fn(&Descriptor) -> u64, start: usize, bytes: usize) -> Span {
+        self.comm.memory_of(rank, of(&self.all[rank]), start, bytes)
     }
 }
 

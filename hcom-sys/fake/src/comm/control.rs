@@ -3,11 +3,14 @@
 //! ```text
 //! 0      bell                      (own 128-byte line)
 //! 128    sleepers                  (own line)
-//! 256    rank 0: phase             (own line), then rank 1, …
+//! 256    rank 0: phase, last entered operation      (own line), then rank 1, …
 //!        rank 0: two descriptors of 64 bytes, then rank 1, …
 //!        rank 0: two slots of SLOT bytes, then rank 1, …
+//!        rank 0 to rank 0: a line of the sender, a line of the receiver, then rank 0 to rank 1, …
+//!        rank 0: two lists of uneven blocks, then rank 1, …
 //! ```
-//! The protocol on these words is described in [`super::sync`].
+//! Untouched pages take no memory, so the lists cost nothing until somebody uses them. The protocol on these words is
+//! described in [`super::sync`], the one of the lines between two ranks in [`super::exchange`].
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -25,6 +28,8 @@ pub(crate) const SLOT: usize = 4096;
 
 const LINE: usize = 128;
 const DESCRIPTOR: usize = 64;
+/// Words that an uneven collective publishes for each of its blocks.
+const BLOCK: usize = 3;
 
 /// This process's view of the control block.
 #[derive(Debug)]
@@ -56,9 +61,74 @@ pub(crate) struct Descriptor {
     pub link: [u64; 2],
 }
 
+/// What a rank says about one block of each of its two buffers in an uneven collective, in elements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Published {
+    /// How much it sends to the rank of this block.
+    pub sends: u64,
+    /// Where that starts in its send buffer.
+    pub start: u64,
+    /// How much it expects from the rank of this block.
+    pub expects: u64,
+}
+
+/// What one side of a transfer between two ranks says about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offer {
+    /// `HcclDataType`.
+    pub dtype: u8,
+    /// Elements.
+    pub count: u64,
+    /// Where the buffer starts in this rank's device memory.
+    pub address: u64,
+    /// When this rank was ready, in nanoseconds of the monotonic clock.
+    pub ready: u64,
+}
+
+/// The words between one sender and one receiver, both named by rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pair {
+    /// Who sends.
+    pub from: usize,
+    /// Who receives.
+    pub to: usize,
+}
+
+/// The two sides of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Offers data.
+    Sender,
+    /// Offers a place.
+    Receiver,
+}
+
+/// An operation as a rank announces it to whoever waits for that rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entered {
+    /// Kind as a number.
+    pub kind: u8,
+    /// The other rank of a transfer.
+    pub peer: Option<u32>,
+    /// The how-manieth operation of this rank, from 1.
+    pub number: u32,
+}
+
 impl Control {
     fn bytes(ranks: usize) -> usize {
-        (LINE * (2 + ranks) + 2 * ranks * (DESCRIPTOR + SLOT)).next_multiple_of(4096)
+        (Self::lists(ranks) + ranks * 2 * ranks * BLOCK * 8).next_multiple_of(4096)
+    }
+
+    fn slots(ranks: usize) -> usize {
+        LINE * (2 + ranks) + DESCRIPTOR * 2 * ranks
+    }
+
+    fn pairs(ranks: usize) -> usize {
+        (Self::slots(ranks) + SLOT * 2 * ranks).next_multiple_of(LINE)
+    }
+
+    fn lists(ranks: usize) -> usize {
+        Self::pairs(ranks) + 2 * LINE * ranks * ranks
     }
 
     /// Creates the block for `ranks` ranks; all words zero.
@@ -89,10 +159,102 @@ impl Control {
     /// The slot of `rank` for a collective.
     pub(crate) fn slot(&self, rank: usize, collective: u64, bytes: usize) -> Span {
         let set = (collective & 1) as usize;
-        let slots = LINE * (2 + self.ranks) + DESCRIPTOR * 2 * self.ranks;
         assert!(bytes <= SLOT);
-        Span::inside(&self.region, slots + SLOT * (2 * rank + set), bytes)
-            .expect("slots lie inside")
+        let at = Self::slots(self.ranks) + SLOT * (2 * rank + set);
+        Span::inside(&self.region, at, bytes).expect("slots lie inside")
+    }
+
+    /// Says which operation `rank` begins; seen at the latest with its next arrival.
+    pub(crate) fn enter(&self, rank: usize, what: Entered) {
+        let peer = what.peer.map_or(0, |peer| u64::from(peer) + 1);
+        let word = u64::from(what.kind) | peer << 8 | u64::from(what.number) << 32;
+        self.region
+            .word64(LINE * (2 + rank) + 8)
+            .store(word, Ordering::Relaxed);
+    }
+
+    /// The operation that `rank` entered last; `None` before the first.
+    pub(crate) fn entered(&self, rank: usize) -> Option<Entered> {
+        let word = self
+            .region
+            .word64(LINE * (2 + rank) + 8)
+            .load(Ordering::Relaxed);
+        (word != 0).then(|| Entered {
+            kind: word as u8,
+            peer: (word as u32 >> 8).checked_sub(1),
+            number: (word >> 32) as u32,
+        })
+    }
+
+    fn list(&self, rank: usize, collective: u64, block: usize) -> usize {
+        let set = (collective & 1) as usize;
+        Self::lists(self.ranks) + 8 * BLOCK * ((2 * rank + set) * self.ranks + block)
+    }
+
+    /// Writes one block of this rank's lists; visible to whoever sees it arrive afterwards.
+    pub(crate) fn publish(&self, rank: usize, collective: u64, block: usize, what: Published) {
+        let at = self.list(rank, collective, block);
+        for (index, word) in [what.sends, what.start, what.expects]
+            .into_iter()
+            .enumerate()
+        {
+            self.region
+                .word64(at + 8 * index)
+                .store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// Reads one block of a rank's lists, after that rank arrived.
+    pub(crate) fn published(&self, rank: usize, collective: u64, block: usize) -> Published {
+        let at = self.list(rank, collective, block);
+        let word = |index: usize| self.region.word64(at + 8 * index).load(Ordering::Relaxed);
+        Published {
+            sends: word(0),
+            start: word(1),
+            expects: word(2),
+        }
+    }
+
+    fn line(&self, pair: Pair, side: Side) -> usize {
+        let line = 2 * (pair.from * self.ranks + pair.to) + side as usize;
+        Self::pairs(self.ranks) + LINE * line
+    }
+
+    /// How many transfers a side has offered; written by that side only.
+    pub(crate) fn offered(&self, pair: Pair, side: Side) -> &AtomicU64 {
+        self.region.word64(self.line(pair, side))
+    }
+
+    /// How many transfers are complete; written by the receiver only.
+    pub(crate) fn transferred(&self, pair: Pair) -> &AtomicU64 {
+        self.region.word64(self.line(pair, Side::Receiver) + 8)
+    }
+
+    fn offer_at(&self, pair: Pair, side: Side, transfer: u64) -> usize {
+        self.line(pair, side) + 16 + 32 * (transfer & 1) as usize
+    }
+
+    /// Writes one side's offer for a transfer; visible to whoever sees the count of [`Control::offered`] afterwards.
+    pub(crate) fn offer(&self, pair: Pair, side: Side, transfer: u64, what: Offer) {
+        let at = self.offer_at(pair, side, transfer);
+        let words = [u64::from(what.dtype), what.count, what.address, what.ready];
+        for (index, word) in words.into_iter().enumerate() {
+            self.region
+                .word64(at + 8 * index)
+                .store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// Reads one side's offer, after its count was seen.
+    pub(crate) fn offer_of(&self, pair: Pair, side: Side, transfer: u64) -> Offer {
+        let at = self.offer_at(pair, side, transfer);
+        let word = |index: usize| self.region.word64(at + 8 * index).load(Ordering::Relaxed);
+        Offer {
+            dtype: word(0) as u8,
+            count: word(1),
+            address: word(2),
+            ready: word(3),
+        }
     }
 
     /// Writes this rank's descriptor; visible to whoever sees it arrive afterwards.
@@ -191,7 +353,7 @@ impl Meeting for Control {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sync::{Patience, arrive, wait};
+    use super::super::sync::{Patience, arrive, met, wait};
     use super::*;
     use std::thread;
 
@@ -212,12 +374,36 @@ mod tests {
         control.describe(2, 7, what);
         assert_eq!(control.described(2, 7), what);
         assert_eq!(control.described(2, 8).count, 0);
+        let entered = Entered {
+            kind: 13,
+            peer: Some(0),
+            number: 9,
+        };
+        let published = Published {
+            sends: 6,
+            start: 7,
+            expects: u64::MAX,
+        };
+        let offer = Offer {
+            dtype: 4,
+            count: 8,
+            address: 9,
+            ready: 10,
+        };
+        let pair = Pair { from: 2, to: 2 };
+        assert_eq!(control.entered(2), None);
+        control.enter(2, entered);
+        control.publish(2, 7, 2, published);
+        control.offer(pair, Side::Receiver, 7, offer);
+        control.transferred(pair).store(11, Ordering::Relaxed);
         control.slot(2, 1, SLOT).fill(255);
-        assert_eq!(
-            control.described(2, 7),
-            what,
-            "slots and descriptors do not overlap"
-        );
+        assert_eq!(control.described(2, 7), what);
+        assert_eq!(control.entered(2), Some(entered));
+        assert_eq!(control.published(2, 7, 2), published);
+        assert_eq!(control.published(2, 8, 2), Published::default());
+        assert_eq!(control.offer_of(pair, Side::Receiver, 7), offer);
+        assert_eq!(control.offer_of(pair, Side::Receiver, 8).count, 0);
+        assert_eq!(control.transferred(pair).load(Ordering::Relaxed), 11);
     }
 
     #[test]
@@ -240,7 +426,8 @@ mod tests {
                     scope.spawn(move || {
                         for phase in first + 1..first + 500 {
                             arrive(control, rank, phase);
-                            wait(control, phase, patience, None, || None::<()>).unwrap();
+                            let met = || met(control, phase);
+                            wait(control, met, patience, None, || None::<()>).unwrap();
                         }
                     });
                 }

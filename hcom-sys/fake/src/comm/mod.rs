@@ -3,14 +3,20 @@
 //! - [`ticket`], [`rendezvous`], [`wire`]: how they find each other.
 //! - [`control`], [`sync`]: the words they share, and how they meet on them.
 //! - [`watch`]: how they notice that one is gone.
-//! - [`collective`], [`algorithms`], [`reduce`]: what they do.
+//! - [`operation`]: the table of what they can do.
+//! - [`call`]: what is checked at a call.
+//! - [`collective`], [`algorithms`], [`reduce`], [`exchange`]: what happens on the stream, with all ranks or with one.
 //!
-//! A communicator breaks once and for all: by a dead, leaving or contradicting peer, a timeout, an aborted stream, or
-//! its own destruction. Everything that waits in it ends at once with the same error, and its peers are told.
+//! A communicator breaks once and for all: by a dead or contradicting peer, a timeout, an aborted stream, or its own
+//! destruction. Everything that waits in it ends at once with the same error, and its peers are told. A peer that
+//! destroys its end in peace only ends what needs that peer.
 
 mod algorithms;
+mod call;
 mod collective;
 mod control;
+mod exchange;
+mod operation;
 mod reduce;
 mod rendezvous;
 mod sync;
@@ -21,7 +27,7 @@ mod wire;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hcom_sys::bindings::{self as sys, HcclResult, HcclRootInfo};
 
@@ -31,12 +37,15 @@ use crate::device::{self, Device};
 use crate::error::{Failure, Outcome, refuse};
 use crate::handle::{self, Table};
 use crate::memory::lock;
-use control::Control;
+use crate::span::Span;
+use crate::stream::Stream;
+use control::{Control, Entered};
 use rendezvous::{Joined, Peer};
 use sync::Patience;
 use ticket::Ticket;
 
-pub(crate) use collective::{Call, Kind, submit};
+pub(crate) use call::{Call, submit, submit_transfers};
+pub(crate) use operation::{Blocks, Kind};
 
 /// One rank's end of a communicator.
 pub(crate) struct Communicator {
@@ -59,6 +68,9 @@ pub(crate) struct Communicator {
     turn: Condvar,
     is_broken: AtomicBool,
     broken: Mutex<Option<Failure>>,
+    has_departed: AtomicBool,
+    /// By rank: how it left in peace.
+    departed: Mutex<Vec<Option<Failure>>>,
     async_error: AtomicI32,
     suspended: AtomicBool,
     stop: std::os::fd::OwnedFd,
@@ -71,7 +83,9 @@ struct Order {
     next: u64,
     /// The number whose turn it is.
     serving: u64,
-    /// How many collectives this rank has begun, and how many meetings it has arrived at.
+    /// How many operations this rank has begun.
+    entered: u32,
+    /// How many of them were collectives, and how many meetings this rank has arrived at.
     collectives: u64,
     phase: u64,
 }
@@ -163,6 +177,8 @@ impl Communicator {
             turn: Condvar::new(),
             is_broken: AtomicBool::new(false),
             broken: Mutex::new(None),
+            has_departed: AtomicBool::new(false),
+            departed: Mutex::new(vec![None; size as usize]),
             async_error: AtomicI32::new(0),
             suspended: AtomicBool::new(false),
             stop,
@@ -180,12 +196,31 @@ impl Communicator {
         lock(&self.broken).clone()
     }
 
+    /// The failure of an operation that needs those ranks: what broke the communicator, or that one of them left.
+    pub(crate) fn failure_with(&self, needs: impl Fn(u32) -> bool) -> Option<Failure> {
+        self.failure().or_else(|| {
+            if !self.has_departed.load(Ordering::SeqCst) {
+                return None;
+            }
+            let departed = lock(&self.departed);
+            let mut needed = (0..self.size).filter(|&rank| needs(rank));
+            needed.find_map(|rank| departed[rank as usize].clone())
+        })
+    }
+
+    /// Notes that a peer left in peace.
+    fn depart(&self, rank: usize, failure: Failure) {
+        lock(&self.departed)[rank] = Some(failure);
+        self.has_departed.store(true, Ordering::SeqCst);
+        self.poke();
+    }
+
     /// Breaks the communicator: everything that waits in it ends with `failure`, unless it broke before. `answer` is
     /// what `HcclGetCommAsyncError` says from now on.
     fn fail(&self, failure: Failure, answer: HcclResult) {
         let mut broken = lock(&self.broken);
         broken.get_or_insert(failure);
-        // A peer that left in peace does not hide what happens after.
+        // An end destroyed in peace may still hear of a failure.
         if self.async_error.load(Ordering::SeqCst) == 0 {
             self.async_error.store(answer.0 as i32, Ordering::SeqCst);
         }
@@ -233,6 +268,124 @@ impl Communicator {
     /// Whether further collectives are refused.
     pub(crate) fn is_suspended(&self) -> bool {
         self.suspended.load(Ordering::SeqCst)
+    }
+
+    /// Why whatever waits here on behalf of `stream` for some ranks must end.
+    fn interrupted(&self, stream: &Stream, needs: impl Fn(u32) -> bool) -> Option<Failure> {
+        if stream.aborted() {
+            Some(stream.abort_failure())
+        } else {
+            self.failure_with(needs)
+        }
+    }
+
+    /// Runs an operation in its turn. An error of its own breaks the communicator.
+    fn perform(
+        &self,
+        kind: Kind,
+        admission: u64,
+        stream: &Stream,
+        execute: impl FnOnce() -> Outcome,
+    ) -> Outcome {
+        let outcome = match self.wait_turn(admission, || self.interrupted(stream, |_| false)) {
+            Ok(_turn) => execute(),
+            Err(failure) => Err(failure),
+        };
+        outcome.map_err(|failure| {
+            let answer = match failure.code {
+                code::TASK_FAILED => sys::HCCL_E_PARA,
+                code::TASK_TIMEOUT => sys::HCCL_E_TIMEOUT,
+                _ => sys::HCCL_E_REMOTE,
+            };
+            self.give_up(failure.clone(), answer);
+            let text = format!(
+                "{} on communicator {}: {}",
+                kind.name(),
+                self.name,
+                failure.text
+            );
+            Failure::new(failure.code, text)
+        })
+    }
+
+    /// Breaks the communicator because an operation was dropped: the peers count on it, and without it no later one can
+    /// match.
+    fn missed(&self, kind: Kind, cause: &Failure) {
+        let text = format!("{} was dropped: {}", kind.name(), cause.text);
+        self.give_up(Failure::new(cause.code, text), sys::HCCL_E_REMOTE);
+    }
+
+    /// Lets the peers know which operation this rank begins.
+    fn enter(&self, kind: Kind, peer: Option<u32>) {
+        let mut order = lock(&self.order);
+        order.entered = order.entered.wrapping_add(1);
+        let what = Entered {
+            kind: kind as u8,
+            peer,
+            number: order.entered,
+        };
+        self.control.enter(self.rank as usize, what);
+    }
+
+    /// What every rank entered last, for people.
+    fn whereabouts(&self) -> String {
+        let of = |rank: usize| match self.control.entered(rank) {
+            None => format!("rank {rank} has entered no operation yet"),
+            Some(Entered { kind, peer, number }) => {
+                let name = Kind::from_number(kind).map_or("?", Kind::name);
+                let peer = peer.map_or_else(String::new, |peer| format!(" with rank {peer}"));
+                format!("rank {rank} last entered {name}{peer} (its operation {number})")
+            }
+        };
+        let all: Vec<String> = (0..self.size as usize).map(of).collect();
+        all.join(", ")
+    }
+
+    /// Waits inside an operation that needs some ranks until `done`. `unfinished` says what is missing when that takes
+    /// too long.
+    fn wait(
+        &self,
+        stream: &Stream,
+        needs: impl Fn(u32) -> bool,
+        done: impl FnMut() -> bool,
+        unfinished: impl Fn() -> String,
+    ) -> Outcome {
+        let deadline = self.exec_timeout.map(|limit| Instant::now() + limit);
+        let slice = self
+            .exec_timeout
+            .map(|limit| limit.min(Duration::from_secs(1)));
+        sync::wait(&self.control, done, self.patience, slice, || {
+            self.interrupted(stream, &needs).or_else(|| {
+                let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+                over.then(|| {
+                    let limit = self.exec_timeout.unwrap_or_default().as_secs();
+                    Failure::new(
+                        code::TASK_TIMEOUT,
+                        format!(
+                            "rank {} timed out after {limit} s (HCCL_EXEC_TIMEOUT): {}; {}",
+                            self.rank,
+                            unfinished(),
+                            self.whereabouts()
+                        ),
+                    )
+                })
+            })
+        })
+    }
+
+    /// A part of a rank's device memory, as that rank described it.
+    ///
+    /// # Panics
+    /// When it lies outside, which a peer of this version never says; the stream reports it.
+    fn memory_of(&self, rank: usize, offset: u64, start: usize, bytes: usize) -> Span {
+        let region = match &self.peers[rank] {
+            Some(peer) => &peer.region,
+            None => self.device.arena.region(),
+        };
+        (offset as usize)
+            .checked_add(start)
+            .and_then(|offset| Span::inside(region, offset, bytes))
+            .unwrap_or_else(|| panic!("rank {rank} described a buffer outside its memory"))
     }
 
     /// Takes the number of a new call.
@@ -301,9 +454,7 @@ pub(crate) fn find(comm: *const c_void) -> Outcome<Arc<Communicator>> {
 pub(crate) fn destroy(comm: *const c_void) -> Outcome {
     let communicator = find(comm)?;
     COMMUNICATORS.remove(comm);
-    // A peer that left in peace is no failure, and says so to all itself.
-    let failed = communicator.async_error() != sys::HCCL_SUCCESS;
-    let failure = communicator.failure().filter(|_| failed);
+    let failure = communicator.failure();
     let before = failure.map_or_else(String::new, |failure| failure.text);
     let text = format!("communicator {} was destroyed", communicator.name);
     communicator.fail(Failure::new(code::SOCKET_CLOSED, text), sys::HCCL_SUCCESS);

@@ -30,8 +30,8 @@ const REFUSED: u64 = 1;
 const WAITING: u64 = 2;
 const COMPLETE: u64 = 3;
 const PEER: u64 = 4;
-/// More ranks than any process has file descriptors for.
-const MOST_RANKS: u32 = 4096;
+/// Every rank needs a device of its own, and a host has at most as many.
+const MOST_RANKS: u32 = 64;
 
 /// One rank as its peers know it.
 #[derive(Debug)]

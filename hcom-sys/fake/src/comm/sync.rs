@@ -7,6 +7,7 @@
 //!   touch a peer's buffer"). All ranks take the same number, since they compare descriptors after the first.
 //! - `sleepers`: how many threads are about to sleep or asleep; each adds and later subtracts its one. A killed
 //!   process leaves its one behind, which costs the others a needless wake and nothing else.
+//! - the words between two ranks (see [`super::exchange`]): stored with release, announced with [`tell`].
 //! - `bell`: changed by whoever wakes; the word the sleepers sleep on. It may be rung for nothing at any time, and
 //!   every sleeper checks again.
 //!
@@ -84,13 +85,24 @@ pub(crate) fn missing<M: Meeting>(meeting: &M, phase: u64) -> Option<usize> {
         .find(|&rank| M::Platform::load64(meeting.phase(rank), Ordering::Acquire) < phase)
 }
 
+/// Whether all ranks have come to `phase`.
+pub(crate) fn met<M: Meeting>(meeting: &M, phase: u64) -> bool {
+    missing(meeting, phase).is_none()
+}
+
+/// Wakes whoever sleeps, after a store of a word that somebody may wait for.
+pub(crate) fn tell<M: Meeting>(meeting: &M) {
+    M::Platform::fence(Ordering::SeqCst);
+    if M::Platform::load32(meeting.sleepers(), Ordering::Relaxed) > 0 {
+        ring(meeting);
+    }
+}
+
 /// Says that `rank` has come to `phase`, and wakes the sleepers if that completes the meeting.
 pub(crate) fn arrive<M: Meeting>(meeting: &M, rank: usize, phase: u64) {
     M::Platform::store64(meeting.phase(rank), phase, Ordering::Release);
     M::Platform::fence(Ordering::SeqCst);
-    if missing(meeting, phase).is_none()
-        && M::Platform::load32(meeting.sleepers(), Ordering::Relaxed) > 0
-    {
+    if met(meeting, phase) && M::Platform::load32(meeting.sleepers(), Ordering::Relaxed) > 0 {
         ring(meeting);
     }
 }
@@ -101,20 +113,20 @@ pub(crate) fn ring<M: Meeting>(meeting: &M) {
     M::Platform::wake_all(meeting.bell());
 }
 
-/// Waits until all ranks have come to `phase`.
+/// Waits until `done` answers yes: for a meeting, [`met`]. It may look at any word whose writer calls [`arrive`] or
+/// [`tell`] afterwards.
 ///
-/// `interrupted` is asked whenever the meeting is still incomplete and once more before each sleep; it ends the wait
-/// with its error. Whoever makes it answer differently rings afterwards. A complete meeting wins over an interruption.
-/// `limit` bounds one sleep, so that `interrupted` can watch a clock.
+/// `interrupted` is asked before each sleep; it ends the wait with its error. Whoever makes it answer differently rings
+/// afterwards. What is done wins over an interruption. `limit` bounds one sleep, so that `interrupted` can watch a clock.
 pub(crate) fn wait<M: Meeting, E>(
     meeting: &M,
-    phase: u64,
+    mut done: impl FnMut() -> bool,
     patience: Patience,
     limit: Option<Duration>,
     mut interrupted: impl FnMut() -> Option<E>,
 ) -> Result<(), E> {
     for attempt in 0..patience.pauses + patience.yields {
-        if missing(meeting, phase).is_none() {
+        if done() {
             return Ok(());
         }
         M::Platform::pause(attempt >= patience.pauses);
@@ -123,9 +135,9 @@ pub(crate) fn wait<M: Meeting, E>(
         let seen = M::Platform::load32(meeting.bell(), Ordering::Acquire);
         M::Platform::add32(meeting.sleepers(), 1, Ordering::SeqCst);
         M::Platform::fence(Ordering::SeqCst);
-        // The interruption is looked at before the phases: a peer that arrived and then left has arrived.
+        // The interruption is looked at before the words: a peer that arrived and then left has arrived.
         let interruption = interrupted();
-        let complete = missing(meeting, phase).is_none();
+        let complete = done();
         if !complete && interruption.is_none() {
             M::Platform::sleep(meeting.bell(), seen, limit);
         }
@@ -249,15 +261,58 @@ mod tests {
                 thread::spawn(move || {
                     for phase in 1..=2 {
                         arrive(&*words, 1, phase);
-                        wait(&*words, phase, AT_ONCE, None, || None::<()>).unwrap();
+                        wait(
+                            &*words,
+                            || met(&*words, phase),
+                            AT_ONCE,
+                            None,
+                            || None::<()>,
+                        )
+                        .unwrap();
                     }
                 })
             };
             for phase in 1..=2 {
                 arrive(&*words, 0, phase);
-                wait(&*words, phase, AT_ONCE, None, || None::<()>).unwrap();
+                wait(
+                    &*words,
+                    || met(&*words, phase),
+                    AT_ONCE,
+                    None,
+                    || None::<()>,
+                )
+                .unwrap();
             }
             other.join().unwrap();
+        });
+    }
+
+    /// A transfer: the receiver waits for the offer, the sender for its end, both asleep at once.
+    #[test]
+    fn two_ranks_hand_over_and_nobody_sleeps_on() {
+        explore(3, || {
+            let words = Arc::new(Words::new(2));
+            let at_least = |words: &Words, rank: usize, value: u64| {
+                Model::load64(words.phase(rank), Ordering::Acquire) >= value
+            };
+            let receiver = {
+                let words = words.clone();
+                thread::spawn(move || {
+                    for transfer in 1..=2 {
+                        let offered = || at_least(&words, 0, transfer);
+                        wait(&*words, offered, AT_ONCE, None, || None::<()>).unwrap();
+                        Model::store64(words.phase(1), transfer, Ordering::Release);
+                        tell(&*words);
+                    }
+                })
+            };
+            for transfer in 1..=2 {
+                Model::store64(words.phase(0), transfer, Ordering::Release);
+                tell(&*words);
+                let taken = || at_least(&words, 1, transfer);
+                wait(&*words, taken, AT_ONCE, None, || None::<()>).unwrap();
+            }
+            receiver.join().unwrap();
         });
     }
 
@@ -273,7 +328,7 @@ mod tests {
                 })
                 .collect();
             arrive(&*words, 0, 1);
-            wait(&*words, 1, AT_ONCE, None, || None::<()>).unwrap();
+            wait(&*words, || met(&*words, 1), AT_ONCE, None, || None::<()>).unwrap();
             for other in others {
                 other.join().unwrap();
             }
@@ -294,9 +349,13 @@ mod tests {
                 })
             };
             arrive(&*words, 0, 1);
-            let outcome = wait(&*words, 1, AT_ONCE, None, || {
-                (broken.load(Ordering::SeqCst) == 1).then_some("interrupted")
-            });
+            let outcome = wait(
+                &*words,
+                || met(&*words, 1),
+                AT_ONCE,
+                None,
+                || (broken.load(Ordering::SeqCst) == 1).then_some("interrupted"),
+            );
             assert_eq!(outcome, Err("interrupted"));
             other.join().unwrap();
         });

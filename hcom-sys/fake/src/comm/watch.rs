@@ -69,7 +69,7 @@ fn watch(communicator: &Weak<Communicator>, mut sockets: Vec<(usize, OwnedFd)>, 
     }
 }
 
-/// Breaks the communicator because of what a peer said before its socket ended; `None` if it said nothing.
+/// Takes note of what a peer said before its socket ended; `None` if it said nothing, which breaks the communicator.
 fn report(communicator: &Communicator, rank: usize, said: Option<&[u8]>) {
     let pid = communicator.peers[rank].as_ref().map_or(0, |peer| peer.pid);
     let who = format!(
@@ -80,21 +80,16 @@ fn report(communicator: &Communicator, rank: usize, said: Option<&[u8]>) {
         Some([word, why @ ..]) => (Some(*word), String::from_utf8_lossy(why)),
         _ => (None, "".into()),
     };
-    let (text, answer) = if word == Some(Word::Left as u8) && why.is_empty() {
-        (
-            format!("{who} destroyed its communicator"),
-            sys::HCCL_SUCCESS,
-        )
+    let text = if word == Some(Word::Left as u8) && why.is_empty() {
+        let text = format!("{who} destroyed its communicator");
+        return communicator.depart(rank, Failure::new(code::REMOTE, text));
     } else if word == Some(Word::Left as u8) {
         // It left because of somebody else, who is to be named.
-        (why.into_owned(), sys::HCCL_E_REMOTE)
+        why.into_owned()
     } else if word == Some(Word::GaveUp as u8) {
-        (
-            format!("{who} stopped after an error of its own: {why}"),
-            sys::HCCL_E_REMOTE,
-        )
+        format!("{who} stopped after an error of its own: {why}")
     } else {
-        (format!("{who} is gone"), sys::HCCL_E_REMOTE)
+        format!("{who} is gone")
     };
-    communicator.fail(Failure::new(code::REMOTE, text), answer);
+    communicator.fail(Failure::new(code::REMOTE, text), sys::HCCL_E_REMOTE);
 }

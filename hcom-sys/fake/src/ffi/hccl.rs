@@ -1,4 +1,4 @@
-//! Communicators and collectives.
+//! Communicators; their operations are in [`operations`].
 #![expect(unsafe_code, reason = "the C interface hands over raw pointers")]
 #![allow(
     non_snake_case,
@@ -6,23 +6,27 @@
     reason = "names and contracts are those of the C interface"
 )]
 
-use std::ffi::{CStr, c_char, c_void};
+mod operations;
+
+use std::ffi::{CStr, c_char};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
 
 use hcom_sys::bindings::{
-    self as sys, HcclComm, HcclCommConfig, HcclCommStatus, HcclConfig, HcclConfigValue,
-    HcclDataType, HcclReduceOp, HcclResult, HcclRootInfo, aclrtStream,
+    self as sys, HcclComm, HcclCommConfig, HcclCommStatus, HcclConfig, HcclConfigValue, HcclResult,
+    HcclRootInfo,
 };
 
 use super::{hccl, put};
-use crate::comm::{self, COMMUNICATORS, Call, Communicator, Kind};
+use crate::comm::{self, COMMUNICATORS, Communicator};
 use crate::config;
 use crate::device;
 use crate::error::{Failure, Outcome, refuse};
 use crate::handle::to_pointer;
 use crate::soc::Family;
+
+pub use operations::*;
 
 /// Hands the functions of this file to the macro `$callback`, with their signatures.
 #[macro_export]
@@ -51,6 +55,16 @@ macro_rules! for_each_hccl_symbol {
             fn HcclBroadcast(buf: *mut c_void, count: u64, dataType: HcclDataType, root: u32, comm: HcclComm, stream: aclrtStream) -> HcclResult;
             fn HcclReduceScatter(sendBuf: *mut c_void, recvBuf: *mut c_void, recvCount: u64, dataType: HcclDataType, op: HcclReduceOp, comm: HcclComm, stream: aclrtStream) -> HcclResult;
             fn HcclAllGather(sendBuf: *mut c_void, recvBuf: *mut c_void, sendCount: u64, dataType: HcclDataType, comm: HcclComm, stream: aclrtStream) -> HcclResult;
+            fn HcclReduce(sendBuf: *mut c_void, recvBuf: *mut c_void, count: u64, dataType: HcclDataType, op: HcclReduceOp, root: u32, comm: HcclComm, stream: aclrtStream) -> HcclResult;
+            fn HcclReduceScatterV(sendBuf: *mut c_void, sendCounts: *const c_void, sendDispls: *const c_void, recvBuf: *mut c_void, recvCount: u64, dataType: HcclDataType, op: HcclReduceOp, comm: HcclComm, stream: aclrtStream) -> HcclResult;
+            fn HcclScatter(sendBuf: *mut c_void, recvBuf: *mut c_void, recvCount: u64, dataType: HcclDataType, root: u32, comm: HcclComm, stream: aclrtStream) -> HcclResult;
+            fn HcclAllGatherV(sendBuf: *mut c_void, sendCount: u64, recvBuf: *mut c_void, recvCounts: *const c_void, recvDispls: *const c_void, dataType: HcclDataType, comm: HcclComm, stream: aclrtStream) -> HcclResult;
+            fn HcclAlltoAll(sendBuf: *const c_void, sendCount: u64, sendType: HcclDataType, recvBuf: *const c_void, recvCount: u64, recvType: HcclDataType, comm: HcclComm, stream: aclrtStream) -> HcclResult;
+            fn HcclAlltoAllV(sendBuf: *const c_void, sendCounts: *const c_void, sdispls: *const c_void, sendType: HcclDataType, recvBuf: *const c_void, recvCounts: *const c_void, rdispls: *const c_void, recvType: HcclDataType, comm: HcclComm, stream: aclrtStream) -> HcclResult;
+            fn HcclAlltoAllVC(sendBuf: *const c_void, sendCountMatrix: *const c_void, sendType: HcclDataType, recvBuf: *const c_void, recvType: HcclDataType, comm: HcclComm, stream: aclrtStream) -> HcclResult;
+            fn HcclSend(sendBuf: *mut c_void, count: u64, dataType: HcclDataType, destRank: u32, comm: HcclComm, stream: aclrtStream) -> HcclResult;
+            fn HcclRecv(recvBuf: *mut c_void, count: u64, dataType: HcclDataType, srcRank: u32, comm: HcclComm, stream: aclrtStream) -> HcclResult;
+            fn HcclBatchSendRecv(sendRecvInfo: *mut HcclSendRecvItem, itemNum: u32, comm: HcclComm, stream: aclrtStream) -> HcclResult;
             fn HcclBarrier(comm: HcclComm, stream: aclrtStream) -> HcclResult;
         }
     };
@@ -350,7 +364,9 @@ pub unsafe extern "C" fn HcclCommGetStatus(
         // SAFETY: the caller passes null or a C string.
         let answer = match unsafe { named(name)? } {
             Some(communicator) if communicator.is_suspended() => sys::HCCL_COMM_STATUS_SUSPENDING,
-            Some(communicator) if communicator.failure().is_none() => sys::HCCL_COMM_STATUS_READY,
+            Some(communicator) if communicator.failure_with(|_| true).is_none() => {
+                sys::HCCL_COMM_STATUS_READY
+            }
             _ => sys::HCCL_COMM_STATUS_INVALID,
         };
         // SAFETY: the caller passes null or a place for the answer.
@@ -462,106 +478,4 @@ pub unsafe extern "C" fn HcclGetConfig(
         // SAFETY: the caller passes null or a place for the answer.
         unsafe { put(value, PTR, answer) }
     })
-}
-
-/// `HcclAllReduce`
-pub unsafe extern "C" fn HcclAllReduce(
-    send: *mut c_void,
-    recv: *mut c_void,
-    count: u64,
-    dtype: HcclDataType,
-    op: HcclReduceOp,
-    comm: HcclComm,
-    stream: aclrtStream,
-) -> HcclResult {
-    let call = Call {
-        kind: Kind::AllReduce,
-        send,
-        recv,
-        count,
-        dtype,
-        op: Some(op),
-        root: 0,
-    };
-    hccl("HcclAllReduce", || comm::submit(comm, stream, call))
-}
-
-/// `HcclBroadcast`
-pub unsafe extern "C" fn HcclBroadcast(
-    buffer: *mut c_void,
-    count: u64,
-    dtype: HcclDataType,
-    root: u32,
-    comm: HcclComm,
-    stream: aclrtStream,
-) -> HcclResult {
-    let call = Call {
-        kind: Kind::Broadcast,
-        send: buffer,
-        recv: buffer,
-        count,
-        dtype,
-        op: None,
-        root,
-    };
-    hccl("HcclBroadcast", || comm::submit(comm, stream, call))
-}
-
-/// `HcclReduceScatter`
-pub unsafe extern "C" fn HcclReduceScatter(
-    send: *mut c_void,
-    recv: *mut c_void,
-    count: u64,
-    dtype: HcclDataType,
-    op: HcclReduceOp,
-    comm: HcclComm,
-    stream: aclrtStream,
-) -> HcclResult {
-    let call = Call {
-        kind: Kind::ReduceScatter,
-        send,
-        recv,
-        count,
-        dtype,
-        op: Some(op),
-        root: 0,
-    };
-    hccl("HcclReduceScatter", || comm::submit(comm, stream, call))
-}
-
-/// `HcclAllGather`
-pub unsafe extern "C" fn HcclAllGather(
-    send: *mut c_void,
-    recv: *mut c_void,
-    count: u64,
-    dtype: HcclDataType,
-    comm: HcclComm,
-    stream: aclrtStream,
-) -> HcclResult {
-    let call = Call {
-        kind: Kind::AllGather,
-        send,
-        recv,
-        count,
-        dtype,
-        op: None,
-        root: 0,
-    };
-    hccl("HcclAllGather", || comm::submit(comm, stream, call))
-}
-
-/// `HcclBarrier`
-pub unsafe extern "C" fn HcclBarrier(comm: HcclComm, stream: aclrtStream) -> HcclResult {
-    let none = ptr::null_mut();
-    let dtype = sys::HCCL_DATA_TYPE_INT8;
-    let call = Call {
-        kind: Kind::Barrier,
-        send: none,
-        recv: none,
-        count: 0,
-        dtype,
-        op: None,
-        root: 0,
-    };
-    hccl("HcclBarrier", || comm::submit(comm, stream, call))
 }
