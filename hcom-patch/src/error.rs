@@ -112,6 +112,17 @@ pub enum Error {
     Runtime(#[from] hcom_runtime::Error),
 }
 
+impl Error {
+    /// Whether the caller's input or surroundings are wrong (a command's exit code 2), rather than
+    /// the job having failed.
+    pub fn is_bad_input(&self) -> bool {
+        match self {
+            Error::Runtime(error) => error.is_bad_input(),
+            _ => true,
+        }
+    }
+}
+
 impl From<Diagnostic> for Error {
     fn from(diagnostic: Diagnostic) -> Self {
         Error::Operation(Box::new(diagnostic))

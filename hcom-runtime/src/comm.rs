@@ -60,9 +60,10 @@ impl Comm {
         } else {
             Vec::new()
         };
+        // Ranks may call the same group by different names.
         let name = format!(
-            "communicator of group {}{}{}",
-            group.name,
+            "communicator of ranks {:?}{}{}",
+            group.ranks,
             if key.own_stream { " (overlapped)" } else { "" },
             if key.point_to_point {
                 " (point to point)"

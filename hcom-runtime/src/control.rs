@@ -82,8 +82,10 @@ pub trait Control: Send + Sync {
 pub struct Position {
     /// Name of the collective, as in the graph text.
     pub op: String,
-    /// Name of the group.
+    /// Name of the group on the rank that says so.
     pub group: String,
+    /// Global ranks of the group, in its order: what ranks compare, since names may differ.
+    pub ranks: Vec<u32>,
     /// Sequence number within the group, counted from 1.
     pub seq: u64,
 }

@@ -132,6 +132,21 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether the caller's input or surroundings are wrong (a command's exit code 2), rather than
+    /// the job having failed.
+    pub fn is_bad_input(&self) -> bool {
+        !matches!(
+            self,
+            Error::Failure(_)
+                | Error::Control(_)
+                | Error::Call { .. }
+                | Error::Thread { .. }
+                | Error::Plan { .. }
+        )
+    }
+}
+
 fn within(node: &Option<String>) -> String {
     node.as_ref()
         .map_or_else(String::new, |node| format!(" in `{node}`"))

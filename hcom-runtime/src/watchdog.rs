@@ -82,6 +82,7 @@ impl Line {
         Position {
             op: issued.row.op.to_owned(),
             group: self.group.name.clone(),
+            ranks: self.group.ranks.clone(),
             seq: issued.seq,
         }
     }
@@ -414,11 +415,10 @@ impl Watchdog {
             .iter()
             .filter(|peer| peer.rank != own && line.group.ranks.contains(&peer.rank))
             .collect();
-        let name = line.group.name.clone();
         let at = |position: &Option<Position>| {
             position
                 .as_ref()
-                .is_some_and(|p| p.group == name && p.seq >= seq)
+                .is_some_and(|p| p.ranks == line.group.ranks && p.seq >= seq)
         };
         let gone: Vec<&PeerStatus> = members
             .iter()

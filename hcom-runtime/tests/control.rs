@@ -37,6 +37,7 @@ fn position(op: &str, seq: u64) -> Option<Position> {
         op: op.into(),
         group: "world".into(),
         seq,
+        ranks: Vec::new(),
     })
 }
 

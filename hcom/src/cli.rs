@@ -88,7 +88,16 @@ fn fail(error: &anyhow::Error, json: bool) -> ExitCode {
         // Nobody is left to tell when standard output is closed.
         let _ = print_json(&json!({ "error": object }));
     }
-    ExitCode::from(if bad_input.is_some() { 2 } else { 1 })
+    ExitCode::from(if is_bad_input(error) { 2 } else { 1 })
+}
+
+/// Whether the user's input or surroundings are wrong, rather than the job having failed.
+fn is_bad_input(error: &anyhow::Error) -> bool {
+    let patch = error.downcast_ref::<hcom_patch::Error>();
+    let runtime = error.downcast_ref::<hcom_runtime::Error>();
+    error.is::<BadInput>()
+        || patch.is_some_and(hcom_patch::Error::is_bad_input)
+        || runtime.is_some_and(hcom_runtime::Error::is_bad_input)
 }
 
 /// Writes text to standard output.

@@ -62,8 +62,10 @@ fn main() -> ExitCode {
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
-        // A rank that fails in the middle of a job is no wrong input.
-        ExitCode::from(if role == Role::Launcher { 2 } else { 1 })
+        let job_failed = error
+            .downcast_ref::<Error>()
+            .is_some_and(|error| !error.is_bad_input());
+        ExitCode::from(if job_failed { 1 } else { 2 })
     })
 }
 

@@ -8,19 +8,19 @@ use serde::Deserialize;
 
 /// The part of the model's `config.json` that the forward pass reads.
 #[derive(Debug, Deserialize)]
-pub struct Config {
+pub(crate) struct Config {
     /// Width of the residual stream, elements.
-    pub hidden_size: u64,
+    pub(crate) hidden_size: u64,
     /// Width of the MLP, elements.
-    pub intermediate_size: u64,
+    pub(crate) intermediate_size: u64,
     /// Attention heads; the number of ranks must divide it.
-    pub num_attention_heads: u64,
+    pub(crate) num_attention_heads: u64,
     /// Layers.
-    pub num_hidden_layers: usize,
+    pub(crate) num_hidden_layers: usize,
     /// Added to the variance by every layer norm.
-    pub layer_norm_eps: f64,
+    pub(crate) layer_norm_eps: f64,
     /// The longest input, tokens.
-    pub max_position_embeddings: u64,
+    pub(crate) max_position_embeddings: u64,
 }
 
 /// A weight and its bias.
@@ -42,7 +42,7 @@ struct Layer {
 }
 
 /// One rank's share of the model.
-pub struct Model {
+pub(crate) struct Model {
     config: Config,
     words: Tensor,
     positions: Tensor,
@@ -134,7 +134,7 @@ impl Weights<'_> {
 
 impl Config {
     /// Refuses a number of ranks that heads or MLP cannot be split over.
-    pub fn check_ranks(&self, ranks: u32) -> Result<()> {
+    pub(crate) fn check_ranks(&self, ranks: u32) -> Result<()> {
         for (what, size) in [
             ("attention heads", self.num_attention_heads),
             ("MLP columns", self.intermediate_size),
@@ -152,7 +152,7 @@ impl Config {
 
 impl Model {
     /// Takes this rank's share out of the safetensors file `bytes`.
-    pub fn load(config: Config, bytes: &[u8], group: Group) -> Result<Self> {
+    pub(crate) fn load(config: Config, bytes: &[u8], group: Group) -> Result<Self> {
         let (rank, ranks) = (dist::rank()? as usize, group.group_size() as usize);
         let weights = Weights {
             file: SafeTensors::deserialize(bytes).context("model.safetensors")?,
@@ -188,7 +188,7 @@ impl Model {
 
     /// Sentence vectors of unit length: `ids: i64[batch, tokens]` and `mask: f32[batch, tokens]`
     /// (1 for a token, 0 for padding) → `f32[batch, hidden]`.
-    pub fn forward(&self, ids: &Tensor, mask: &Tensor) -> Result<Tensor, Error> {
+    pub(crate) fn forward(&self, ids: &Tensor, mask: &Tensor) -> Result<Tensor, Error> {
         let (batch, tokens) = (ids.shape()[0], ids.shape()[1]);
         let positions = self.positions.slice(0, 0, tokens)?;
         let token_type = self.token_type.slice(0, 0, 1)?;

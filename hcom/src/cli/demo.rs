@@ -108,7 +108,7 @@ pub(super) fn run(arguments: Arguments, role: Role) -> Result<ExitCode> {
     }
     let mut jobs = Vec::new();
     for link in [None, Some(LINK)] {
-        let outcome = start(ranks, arguments.steps, link)?;
+        let outcome = start(ranks, link)?;
         if outcome.exit_code() != 0 {
             return Ok(exit_code(&outcome));
         }
@@ -122,19 +122,24 @@ pub(super) fn run(arguments: Arguments, role: Role) -> Result<ExitCode> {
 }
 
 /// Runs one job; rank 0 reports its progress, and last what it found.
-fn start(ranks: u32, steps: u64, link: Option<&str>) -> Result<Outcome> {
+fn start(ranks: u32, link: Option<&str>) -> Result<Outcome> {
     let what = match link {
         None => "no link",
         Some(_) => "modelled link",
     };
-    let bar = progress_bar(rank::progress(steps), what);
+    let bar = progress_bar(0, what);
     let shown = bar.clone();
     let outcome = Launch::this(ranks)
         .timeout(settings(None)?.timeout)
         .env("HCOM_FAKE_LINK", link.unwrap_or_default())
         .collect_with(move |event| match event {
-            Event::Report { json, .. } => {
-                shown.set_position(json.parse().unwrap_or(shown.position()))
+            Event::Progress {
+                rank: 0,
+                done,
+                total,
+            } => {
+                shown.set_length(total);
+                shown.set_position(done);
             }
             Event::Line(line) => shown.suspend(|| eprintln!("{line}")),
             _ => {}

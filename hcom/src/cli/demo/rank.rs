@@ -20,10 +20,8 @@ const WARM_UP: u64 = 2;
 /// Steps with timestamps, after the timed ones.
 const TRACED: u64 = 5;
 
-/// Steps of a rank that runs `steps` timed ones each way.
-pub(super) fn progress(steps: u64) -> u64 {
-    3 * (WARM_UP + steps)
-}
+/// Between two messages about progress.
+const PROGRESS: Duration = Duration::from_millis(100);
 
 /// Runs the model every way. Rank 0 returns what the job found.
 ///
@@ -36,7 +34,8 @@ pub(super) fn run(steps: u64, seed: u64) -> Result<Option<Job>> {
     let inputs = model::inputs(seed)?;
     let eager = model.forward(&inputs)?;
 
-    let mut progress = Progress::new(runtime.rank() == 0 && launch::is_collected());
+    let (mut done, total) = (0, 3 * (WARM_UP + steps));
+    let mut told = Instant::now();
     let mut timed = |mode| -> Result<_> {
         let config = Config {
             mode,
@@ -52,7 +51,11 @@ pub(super) fn run(steps: u64, seed: u64) -> Result<Option<Job>> {
             if index >= WARM_UP {
                 durations.push(begin.elapsed().as_secs_f64() * 1e6);
             }
-            progress.step()?;
+            done += 1;
+            if told.elapsed() > PROGRESS {
+                launch::progress(done, total)?;
+                told = Instant::now();
+            }
         }
         Ok((compiled, median(durations)))
     };
@@ -105,32 +108,6 @@ struct Figures {
     overlapped_us: f64,
     bound_us: f64,
     max_abs_diff: f64,
-}
-
-/// Tells the launcher the number of steps done, at most ten times a second.
-struct Progress {
-    told: Option<Instant>,
-    steps: u64,
-}
-
-impl Progress {
-    fn new(tell: bool) -> Progress {
-        Progress {
-            told: tell.then(Instant::now),
-            steps: 0,
-        }
-    }
-
-    fn step(&mut self) -> Result<()> {
-        self.steps += 1;
-        if let Some(told) = &mut self.told
-            && told.elapsed() > Duration::from_millis(100)
-        {
-            launch::report(&self.steps.to_string())?;
-            *told = Instant::now();
-        }
-        Ok(())
-    }
 }
 
 /// What every rank of the world says under `key`, in the order of the ranks.

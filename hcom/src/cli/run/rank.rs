@@ -171,37 +171,38 @@ fn describe(error: &anyhow::Error) -> (Value, u8) {
     let Some(error) = error.downcast_ref::<Error>() else {
         return (object("error", &message), 1);
     };
-    match error {
+    let described = match error {
         Error::Failure(failure) => {
             let mut object = serde_json::to_value(failure).unwrap_or_default();
             object["message"] = message.into();
-            (object, 1)
+            object
         }
         Error::Call { source, node } => {
             let mut object = object("library", &message);
             object["op"] = source.call.into();
             object["node"] = node.clone().into();
-            (object, 1)
+            object
         }
-        Error::Load(_) | Error::Missing(_) => (object("library", &message), 2),
-        Error::Thread { .. } => (object("system", &message), 1),
-        Error::Control(_) => (object("control", &message), 1),
-        Error::Plan { .. } => (object("plan", &message), 1),
-        Error::Start(_) => (object("start", &message), 2),
+        Error::Load(_) | Error::Missing(_) => object("library", &message),
+        Error::Thread { .. } => object("system", &message),
+        Error::Control(_) => object("control", &message),
+        Error::Plan { .. } => object("plan", &message),
+        Error::Start(_) => object("start", &message),
         Error::Settings(settings) => {
             let mut object = object("settings", &message);
             object["expected"] = settings.expected.into();
             object["got"] = settings.value.clone().into();
-            (object, 2)
+            object
         }
         Error::Unsupported { op, types, .. } => {
             let mut object = object("unsupported", &message);
             object["op"] = (*op).into();
             object["got"] = types.clone().into();
-            (object, 2)
+            object
         }
-        _ => (object("graph", &message), 2),
-    }
+        _ => object("graph", &message),
+    };
+    (described, if error.is_bad_input() { 2 } else { 1 })
 }
 
 /// An error of which only the kind and the message are known.
