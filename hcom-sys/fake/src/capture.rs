@@ -1,25 +1,22 @@
-//! Captured graphs: work recorded instead of run, and replayed by queueing it again.
+//! Recording a graph: work is kept instead of run.
 //!
 //! A capture begins on one stream. A stream that waits for an event recorded inside joins it, and must come back: the
-//! last thing on it is a record that another captured stream waits for. Each joined stream becomes a lane of the graph
-//! with a stream of its own; lane 0 is the stream that a replay is started on. A replay queues every step in the order
-//! of the capture, with fresh records for its events, so replays may follow each other without waiting, and collectives
-//! keep the order in which they were captured.
+//! last thing on it is a record that another captured stream waits for. Each stream becomes a lane of the graph.
 //!
-//! A failure in a lane reaches the replay's stream through the event that joins the lane. A lane that failed stays
-//! failed: the graph must be captured again.
+//! A graph can also be built: streams are bound to it one by one, and need not come together.
 
 use std::cell::Cell;
-use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 
 use crate::code;
-use crate::error::{Failure, Outcome, refuse};
-use crate::event::{Record, Recording, Waiting};
-use crate::handle::{self, Table};
+use crate::error::{Outcome, refuse};
+use crate::event::Event;
+use crate::group::{self, Place};
+use crate::handle;
 use crate::memory::lock;
+use crate::model::{self, Step};
 use crate::stream::{Stream, Work};
 
 /// Which other calls a capture forbids while it goes on.
@@ -68,12 +65,10 @@ struct Inside {
     steps: Vec<(usize, Step)>,
     /// How many events were recorded.
     records: usize,
-}
-
-enum Step {
-    Work(Arc<dyn Work>),
-    Record(usize),
-    Wait(usize),
+    /// Whether a stream waits for an event that was never recorded.
+    missing_record: bool,
+    /// Open groups of tasks: the stream's handle, and what it queued since.
+    groups: Vec<(usize, Vec<Arc<Place>>)>,
 }
 
 static ACTIVE: Mutex<Vec<Arc<Capture>>> = Mutex::new(Vec::new());
@@ -85,6 +80,24 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// # Errors
 /// 107030, and the capture is broken.
 pub(crate) fn allow_call() -> Outcome {
+    allow(
+        code::CAPTURE_FORBIDS,
+        "a capture is going on that forbids calls outside streams",
+    )
+}
+
+/// Refuses work on a default stream while a capture forbids it.
+///
+/// # Errors
+/// 107031, and the capture is broken.
+pub(crate) fn allow_default_stream() -> Outcome {
+    allow(
+        code::CAPTURE_IMPLICIT,
+        "a capture is going on that forbids work on the default stream",
+    )
+}
+
+fn allow(code: i32, text: &str) -> Outcome {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return Ok(());
     }
@@ -98,10 +111,7 @@ pub(crate) fn allow_call() -> Outcome {
         };
         if forbidden {
             capture.break_off();
-            return refuse(
-                code::CAPTURE_FORBIDS,
-                "a capture is going on that forbids calls outside streams",
-            );
+            return refuse(code, text);
         }
     }
     Ok(())
@@ -131,7 +141,41 @@ impl Capture {
 
     /// Takes work of a captured stream.
     pub(crate) fn take(&self, stream: &Stream, work: Arc<dyn Work>) {
+        let mut inside = lock(&self.inside);
+        let group = inside
+            .groups
+            .iter_mut()
+            .find(|(handle, _)| *handle == stream.handle);
+        let work = match group {
+            Some((_, tasks)) => {
+                let place = Place::new(work);
+                tasks.push(place.clone());
+                place
+            }
+            None => work,
+        };
+        drop(inside);
         self.step(stream, Step::Work(work));
+    }
+
+    /// Takes a step of a stream that is not work.
+    pub(crate) fn take_step(&self, stream: &Stream, step: Step) {
+        self.step(stream, step);
+    }
+
+    /// Takes a record (else a wait) of the event outside.
+    pub(crate) fn outside(&self, stream: &Stream, event: Arc<Event>, record: bool) {
+        let step = if record {
+            Step::RecordOutside(event)
+        } else {
+            Step::WaitOutside(event)
+        };
+        self.step(stream, step);
+    }
+
+    /// Notes that a stream waits for an event that was never recorded: the end will say so.
+    pub(crate) fn miss_record(&self) {
+        lock(&self.inside).missing_record = true;
     }
 
     /// Takes a record on a captured stream; the number names it in [`Capture::wait`].
@@ -169,6 +213,111 @@ impl Capture {
     }
 }
 
+/// Begins a group of tasks on a captured stream.
+///
+/// # Errors
+/// 107029 when it is not captured, 107033 when a group is open on it.
+pub(crate) fn begin_group(stream: &Stream) -> Outcome {
+    let capture = captured(stream)?;
+    let mut inside = lock(&capture.inside);
+    if inside
+        .groups
+        .iter()
+        .any(|(handle, _)| *handle == stream.handle)
+    {
+        return refuse(code::TASK_GROUP, "a group of tasks is open on this stream");
+    }
+    inside.groups.push((stream.handle, Vec::new()));
+    Ok(())
+}
+
+/// Ends the group of tasks of a captured stream; its handle.
+///
+/// # Errors
+/// 107029 when it is not captured, 107033 when no group is open on it.
+pub(crate) fn end_group(stream: &Stream) -> Outcome<usize> {
+    let capture = captured(stream)?;
+    let mut inside = lock(&capture.inside);
+    let open = inside
+        .groups
+        .iter()
+        .position(|(handle, _)| *handle == stream.handle);
+    match open {
+        Some(open) => Ok(group::keep(inside.groups.remove(open).1)),
+        None => refuse(code::TASK_GROUP, "no group of tasks is open on this stream"),
+    }
+}
+
+fn captured(stream: &Stream) -> Outcome<Arc<Capture>> {
+    match stream.capture() {
+        Some(capture) => Ok(capture),
+        None => refuse(
+            code::NOT_CAPTURED,
+            format!("stream {} is not captured", stream.id),
+        ),
+    }
+}
+
+/// A graph that is built by binding streams to it.
+pub(crate) fn build() -> Arc<Capture> {
+    Arc::new(Capture {
+        model: handle::fresh(),
+        thread: thread::current().id(),
+        mode: Mode::Relaxed,
+        inside: Mutex::default(),
+    })
+}
+
+impl Capture {
+    /// Makes `stream` part of a graph that is built.
+    ///
+    /// # Errors
+    /// 107027 when it is part of a graph already.
+    pub(crate) fn bind(self: &Arc<Self>, stream: &Arc<Stream>) -> Outcome {
+        if stream.capture().is_some() {
+            return refuse(
+                code::STREAM_CAPTURED,
+                format!("stream {} is part of a graph already", stream.id),
+            );
+        }
+        lock(&self.inside).streams.push(stream.clone());
+        stream.set_capture(Some(self.clone()));
+        Ok(())
+    }
+
+    /// Takes `stream` out of a graph that is built; its steps stay.
+    ///
+    /// # Errors
+    /// 107005 when it is no part of it.
+    pub(crate) fn unbind(&self, stream: &Stream) -> Outcome {
+        let bound = stream.capture();
+        if bound.is_none_or(|bound| bound.model != self.model) {
+            return refuse(
+                code::STREAM_MODEL,
+                format!("stream {} is no part of the graph", stream.id),
+            );
+        }
+        stream.set_capture(None);
+        Ok(())
+    }
+
+    /// Ends the building of a graph.
+    ///
+    /// # Errors
+    /// 100000 when no stream was bound.
+    pub(crate) fn finish(&self) -> Outcome {
+        let inside = std::mem::take(&mut *lock(&self.inside));
+        if inside.streams.is_empty() {
+            return refuse(code::INVALID_PARAM, "no stream was bound to the graph");
+        }
+        for stream in &inside.streams {
+            stream.set_capture(None);
+        }
+        model::keep_built(self.model, &inside.streams, inside.steps, inside.records);
+        Ok(())
+    }
+}
+
 /// Begins a capture on `stream`.
 ///
 /// # Errors
@@ -200,7 +349,8 @@ pub(crate) fn begin(stream: &Arc<Stream>, mode: Mode) -> Outcome {
 ///
 /// # Errors
 /// 107029 when the stream is not captured, 107036 when the capture began on another, 107038 in another thread (unless
-/// relaxed): the capture goes on. 507903 when it is broken, 107025 when a stream did not come back: it is over.
+/// relaxed): the capture goes on. 507903 when it is broken, 107033 when a task group is open, 107024 when a stream waits
+/// for an event that was never recorded, 107025 when a stream did not come back: it is over.
 pub(crate) fn end(stream: &Arc<Stream>) -> Outcome<usize> {
     let Some(capture) = stream.capture() else {
         return refuse(
@@ -232,6 +382,15 @@ pub(crate) fn end(stream: &Arc<Stream>) -> Outcome<usize> {
             "a call during the capture broke it",
         );
     }
+    if !inside.groups.is_empty() {
+        return refuse(code::TASK_GROUP, "a group of tasks is still open");
+    }
+    if inside.missing_record {
+        return refuse(
+            code::CAPTURE_DEPENDENCY,
+            "a captured stream waits for an event that was never recorded",
+        );
+    }
     for (lane, stream) in inside.streams.iter().enumerate().skip(1) {
         let last = inside.steps.iter().rev().find(|(other, _)| *other == lane);
         let joined = matches!(last, Some((_, Step::Record(record))) if inside.steps.iter().any(|(other, step)| {
@@ -247,117 +406,6 @@ pub(crate) fn end(stream: &Arc<Stream>) -> Outcome<usize> {
             );
         }
     }
-    let lanes = inside.streams[1..]
-        .iter()
-        .map(|stream| Stream::create(stream.device.clone(), stream.priority, stream.flags))
-        .collect();
-    let model = Model {
-        steps: inside.steps,
-        lanes,
-        records: inside.records,
-        running: Arc::default(),
-    };
-    MODELS.insert(capture.model, Arc::new(model));
+    model::keep(capture.model, &inside.streams, inside.steps, inside.records);
     Ok(capture.model)
-}
-
-/// A captured graph.
-pub(crate) struct Model {
-    steps: Vec<(usize, Step)>,
-    /// The streams of lanes 1 and up.
-    lanes: Vec<Arc<Stream>>,
-    records: usize,
-    running: Arc<AtomicUsize>,
-}
-
-/// All living graphs.
-static MODELS: Table<Model> = Table::new();
-
-fn find(model: *const c_void) -> Outcome<Arc<Model>> {
-    if model.is_null() {
-        return refuse(code::INVALID_PARAM, "the graph is null");
-    }
-    match MODELS.get(model) {
-        Some(model) => Ok(model),
-        None => refuse(
-            code::HANDLE,
-            format!("{:#x} names no living graph", model.addr()),
-        ),
-    }
-}
-
-/// Queues one replay of the graph on `stream`.
-///
-/// # Errors
-/// 107027 on a captured stream; those of [`Stream::enqueue`].
-pub(crate) fn execute(model: *const c_void, stream: &Arc<Stream>) -> Outcome {
-    let model = find(model)?;
-    if stream.capture().is_some() {
-        return refuse(
-            code::STREAM_CAPTURED,
-            "a graph cannot be replayed inside a capture",
-        );
-    }
-    model.running.fetch_add(1, Ordering::SeqCst);
-    let done = Arc::new(Done(model.running.clone()));
-    let records: Vec<Arc<Record>> = (0..model.records).map(|_| Arc::default()).collect();
-    for (lane, step) in &model.steps {
-        let stream = if *lane == 0 {
-            stream
-        } else {
-            &model.lanes[*lane - 1]
-        };
-        let work: Arc<dyn Work> = match step {
-            Step::Work(work) => work.clone(),
-            Step::Record(record) => Arc::new(Recording(records[*record].clone())),
-            Step::Wait(record) => Arc::new(Waiting::new(records[*record].clone(), None)),
-        };
-        if let Err(failure) = stream.enqueue(work) {
-            // What was queued already must not wait for what never will be.
-            for record in &records {
-                record.fail(&failure);
-            }
-            done.skip(0, &failure);
-            return Err(failure);
-        }
-    }
-    stream
-        .enqueue(done.clone())
-        .map(|_| ())
-        .inspect_err(|failure| done.skip(0, failure))
-}
-
-/// The end of a replay.
-struct Done(Arc<AtomicUsize>);
-
-impl Work for Done {
-    fn name(&self) -> &str {
-        "the end of a graph"
-    }
-    fn run(&self, _: u64, _: &Stream) -> Outcome {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-        Ok(())
-    }
-    fn skip(&self, _: u64, _: &Failure) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// Destroys the graph.
-///
-/// # Errors
-/// 107037 while a replay runs.
-pub(crate) fn destroy(model: *const c_void) -> Outcome {
-    let found = find(model)?;
-    if found.running.load(Ordering::SeqCst) > 0 {
-        return refuse(
-            code::MODEL_RUNNING,
-            "a replay of the graph is still running",
-        );
-    }
-    MODELS.remove(model);
-    for lane in &found.lanes {
-        lane.close();
-    }
-    Ok(())
 }

@@ -56,6 +56,18 @@ codes! {
     STREAM_CAPTURED = ACL_ERROR_RT_STREAM_CAPTURED;
     /// The event was recorded in a capture.
     EVENT_CAPTURED = ACL_ERROR_RT_EVENT_CAPTURED;
+    /// A captured event that was never recorded.
+    CAPTURE_DEPENDENCY = ACL_ERROR_RT_CAPTURE_DEPENDENCY;
+    /// Work on the default stream while a capture forbids it.
+    CAPTURE_IMPLICIT = ACL_ERROR_RT_STREAM_CAPTURE_IMPLICIT;
+    /// A task group is open, or none is.
+    TASK_GROUP = ACL_ERROR_STREAM_TASK_GROUP_STATUS;
+    /// An update does not fit the tasks it replaces.
+    UPDATE_FAILED = ACL_ERROR_RT_MODEL_UPDATE_FAILED;
+    /// A stream that is no part of the graph.
+    STREAM_MODEL = ACL_ERROR_RT_STREAM_MODEL;
+    /// A file that cannot be written.
+    FILE_WRITE = ACL_ERROR_WRITE_FILE;
     /// The stream is not being captured.
     NOT_CAPTURED = ACL_ERROR_RT_STREAM_NOT_CAPTURED;
     /// A forked stream was not joined back.
@@ -78,6 +90,22 @@ codes! {
     NOT_SUPPORTED = ACL_ERROR_RT_FEATURE_NOT_SUPPORT;
     /// Device memory is exhausted.
     OUT_OF_MEMORY = ACL_ERROR_RT_MEMORY_ALLOCATION;
+    /// More than there may be.
+    OVER_LIMIT = ACL_ERROR_RT_OVER_LIMIT;
+    /// This process may not.
+    NO_PERMISSION = ACL_ERROR_RT_NO_PERMISSION;
+    /// The stream has a thread for its callbacks, or none.
+    STREAM_SUBSCRIBE = ACL_ERROR_RT_STREAM_SUBSCRIBE;
+    /// The thread does not run the stream's callbacks.
+    THREAD_SUBSCRIBE = ACL_ERROR_RT_THREAD_SUBSCRIBE;
+    /// The stream has no thread for its callbacks.
+    NO_CALLBACK_THREAD = ACL_ERROR_RT_STREAM_NO_CB_REG;
+    /// Nothing came in time.
+    WAIT_TIMEOUT = ACL_ERROR_RT_WAIT_TIMEOUT;
+    /// All events of the device are in use.
+    NO_EVENT = ACL_ERROR_RT_NO_EVENT_RESOURCE;
+    /// All streams of the device are in use.
+    NO_STREAM = ACL_ERROR_RT_NO_STREAM_RESOURCE;
     /// A host resource (thread, mapping) is exhausted.
     RESOURCE = ACL_ERROR_RT_RESOURCE_ALLOC_FAIL;
     /// Not both events are complete.

@@ -4,7 +4,9 @@
 //! |---|---|---|
 //! | `HCOM_FAKE_DEVICES` | devices of this host, 1 to 64 | 16 |
 //! | `HCOM_FAKE_SOC` | what `aclrtGetSocName` answers, and with it the supported dtypes | `Ascend910_9382` |
-//! | `HCOM_FAKE_MEMORY` | memory of one device in GiB | 64, at most the memory of the host |
+//! | `HCOM_FAKE_MEMORY` | memory of one device, in GiB or with K, M or G behind the number, at least 2M | 64, at most the memory of the host |
+//! | `HCOM_FAKE_STREAMS` | streams that a device has, 1 to 65536 | 1984 |
+//! | `HCOM_FAKE_EVENTS` | events that a device has, 1 to 1048576 | 65536 |
 //! | `HCOM_FAKE_STRICT` | 1: device addresses cannot be touched by the host | 0 |
 //! | `HCOM_FAKE_LINK` | `alpha_us,gbytes_per_s`: transfers take modelled time | off |
 //! | `HCCL_CONNECT_TIMEOUT` | seconds to wait for the peers of a new communicator, 120 to 7200 | 120 |
@@ -35,6 +37,10 @@ pub(crate) struct Config {
     pub soc: Soc,
     /// Memory of one device in bytes.
     pub device_bytes: usize,
+    /// Streams of one device.
+    pub streams: usize,
+    /// Events of one device.
+    pub events: usize,
     /// Whether device addresses are without access rights.
     pub strict: bool,
     /// The modelled link, if on.
@@ -85,12 +91,17 @@ fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Config, String> {
         Some("1") => true,
         Some(other) => return Err(format!("HCOM_FAKE_STRICT={other}: expected 0 or 1")),
     };
-    let gib = integer("HCOM_FAKE_MEMORY", 1, 1024, 64)?;
+    let bytes = match variable("HCOM_FAKE_MEMORY") {
+        None => 64 << 30,
+        Some(text) => parse_bytes(&text)?,
+    };
     let exec = integer("HCCL_EXEC_TIMEOUT", 0, 2_147_483_647, 1836)?;
     Ok(Config {
         devices: integer("HCOM_FAKE_DEVICES", 1, 64, 16)? as u32,
         soc,
-        device_bytes: (gib << 30).min(host_bytes).next_multiple_of(1 << 21) as usize,
+        streams: integer("HCOM_FAKE_STREAMS", 1, 65536, 1984)? as usize,
+        events: integer("HCOM_FAKE_EVENTS", 1, 1 << 20, 65536)? as usize,
+        device_bytes: bytes.min(host_bytes).next_multiple_of(1 << 21) as usize,
         strict,
         link: variable("HCOM_FAKE_LINK")
             .map(|text| parse_link(&text))
@@ -99,6 +110,27 @@ fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Config, String> {
         connect_timeout: Duration::from_secs(integer("HCCL_CONNECT_TIMEOUT", 120, 7200, 120)?),
         exec_timeout: (exec > 0).then(|| Duration::from_secs(exec)),
     })
+}
+
+/// A number of GiB, or of what the letter behind it says.
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let trimmed = text.trim();
+    let (digits, shift) = match trimmed.strip_suffix(['K', 'M', 'G']) {
+        Some(digits) if trimmed.ends_with('K') => (digits, 10),
+        Some(digits) if trimmed.ends_with('M') => (digits, 20),
+        Some(digits) => (digits, 30),
+        None => (trimmed, 30),
+    };
+    let bytes = digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(1 << shift));
+    match bytes {
+        Some(bytes) if (2 << 20..=1 << 40).contains(&bytes) => Ok(bytes),
+        _ => Err(format!(
+            "HCOM_FAKE_MEMORY={text}: expected 2M to 1024G, a number of GiB or one with K, M or G behind it"
+        )),
+    }
 }
 
 /// `alpha_us,gbytes_per_s`; empty is off.
@@ -166,6 +198,15 @@ mod tests {
         assert!(with("HCCL_CONNECT_TIMEOUT", "7200").is_ok());
         assert_eq!(with("HCCL_EXEC_TIMEOUT", "0").unwrap().exec_timeout, None);
         assert!(with("HCOM_FAKE_DEVICES", "0").is_err());
+        let bytes = |text| with("HCOM_FAKE_MEMORY", text).map(|config| config.device_bytes);
+        assert_eq!(bytes("4096K"), Ok(4 << 20));
+        assert_eq!(bytes("6M"), Ok(6 << 20));
+        assert_eq!(bytes("1"), Ok(1 << 30));
+        for bad in ["0", "1M", "2048G", "x", "1.5", ""] {
+            assert!(bytes(bad).is_err(), "{bad}");
+        }
+        assert_eq!(with("HCOM_FAKE_STREAMS", "3").unwrap().streams, 3);
+        assert!(with("HCOM_FAKE_EVENTS", "0").is_err());
         assert!(with("HCOM_FAKE_STRICT", "yes").is_err());
         assert!(with("HCOM_FAKE_SOC", "Ascend").is_err());
     }

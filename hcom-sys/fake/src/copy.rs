@@ -106,6 +106,16 @@ pub(crate) fn enqueue(to: Side, from: Side, stream: &Arc<Stream>) -> Outcome {
     Ok(())
 }
 
+/// Queues copies, one behind the other.
+///
+/// # Errors
+/// As [`enqueue`].
+pub(crate) fn enqueue_all(copies: Vec<(Side, Side)>, stream: &Arc<Stream>) -> Outcome {
+    copies
+        .into_iter()
+        .try_for_each(|(to, from)| enqueue(to, from, stream))
+}
+
 /// Refuses what would have to wait for a stream that only records.
 fn not_captured(stream: &Stream) -> Outcome {
     match stream.capture() {

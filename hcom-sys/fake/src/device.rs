@@ -53,11 +53,37 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Context>>> = const { RefCell::new(None) };
 }
 
+impl Device {
+    /// The refusal of an allocation of `bytes`: what was needed, what there is, and which setting changes it.
+    pub(crate) fn out_of_memory(&self, bytes: usize) -> Failure {
+        let (free, total) = self.arena.usage();
+        Failure::new(
+            code::OUT_OF_MEMORY,
+            format!(
+                "device {} has no {bytes} bytes in one piece: {free} of {total} bytes are free; HCOM_FAKE_MEMORY sets \
+                 the size of a device",
+                self.id
+            ),
+        )
+    }
+}
+
+/// The device with this number, whether it is set or not.
+///
+/// # Errors
+/// As [`set`].
+pub(crate) fn of(id: i32) -> Outcome<Arc<Device>> {
+    let id = check(id)?;
+    Ok(use_device(&mut lock(&DEVICES), id)?.device.clone())
+}
+
 impl Context {
     fn create(device: Arc<Device>) -> Arc<Self> {
+        let default_stream = Stream::create(device.clone(), 0, 0);
+        default_stream.is_default.store(true, Ordering::Relaxed);
         let context = Arc::new(Self {
             handle: handle::fresh(),
-            default_stream: Stream::create(device.clone(), 0, 0),
+            default_stream,
             device,
             parameters: Mutex::default(),
             alive: AtomicBool::new(true),

@@ -7,22 +7,28 @@
 //! A record that is skipped because earlier work failed completes with that failure, so that it reaches whoever waits.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::capture::Capture;
 use crate::clock;
 use crate::code;
+use crate::config;
 use crate::error::{Failure, Outcome, refuse};
 use crate::handle::{self, Table};
 use crate::memory::lock;
+use crate::share::{self, Export};
 use crate::stream::{Stream, Work};
 
 /// `ACL_EVENT_SYNC`: other streams may wait for it.
 const SYNC: u32 = 1;
 /// `ACL_EVENT_TIME_LINE`: it keeps the time.
 const TIME_LINE: u32 = 8;
+/// `ACL_EVENT_EXTERNAL`: records and waits in a capture mean the event outside.
+const EXTERNAL: u32 = 0x20;
+/// `ACL_EVENT_IPC`: other processes may open it.
+const IPC: u32 = 0x40;
 /// The flag bits there are.
 const KNOWN: u32 = 0x7b;
 
@@ -46,6 +52,19 @@ pub(crate) struct Event {
     /// `aclrtCreateEventExWithFlag` refuses some queries.
     ex: bool,
     latest: Mutex<Latest>,
+    /// Whether it was ever recorded.
+    recorded: AtomicBool,
+    /// The event as several processes see it.
+    shared: Option<Export>,
+}
+
+/// Living events by device.
+static IN_USE: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        IN_USE[self.device as usize].fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// What an event means now.
@@ -210,21 +229,113 @@ pub(crate) fn create(device: u32, kind: Kind, flags: u32, ex: bool) -> Outcome<u
             format!("event flag {flags:#x} is no combination of known bits"),
         );
     }
+    if flags & EXTERNAL != 0 && flags != EXTERNAL || flags & IPC != 0 && ex {
+        return refuse(
+            code::RT_PARAM,
+            format!("event flag {flags:#x} combines what excludes each other"),
+        );
+    }
+    let shared = (flags & IPC != 0)
+        .then(|| Export::create(share::Kind::Event))
+        .transpose()?;
+    insert(device, kind, flags, ex, shared)
+}
+
+fn insert(device: u32, kind: Kind, flags: u32, ex: bool, shared: Option<Export>) -> Outcome<usize> {
+    let most = config::or_default().events;
+    let used = IN_USE[device as usize].fetch_add(1, Ordering::SeqCst);
     let latest = if kind == Kind::Flag {
         Latest::Real(Arc::default())
     } else {
         Latest::Never
     };
-    let handle = handle::fresh();
+    // From here on the event's end gives its place back.
     let event = Event {
         device,
         kind,
         flags,
         ex,
         latest: Mutex::new(latest),
+        recorded: AtomicBool::new(false),
+        shared,
     };
+    if used >= most {
+        return refuse(
+            code::NO_EVENT,
+            format!(
+                "device {device} has no event left: 1 needed, {used} of {most} in use; HCOM_FAKE_EVENTS sets their \
+                 number"
+            ),
+        );
+    }
+    let handle = handle::fresh();
     EVENTS.insert(handle, Arc::new(event));
     Ok(handle)
+}
+
+/// Opens an event of another process by its key.
+///
+/// # Errors
+/// 107017 when there is no such event.
+pub(crate) fn open(device: u32, key: &str) -> Outcome<usize> {
+    let export = Export::open_key(key, share::Kind::Event)?;
+    insert(device, Kind::Fresh, SYNC | IPC, false, Some(export))
+}
+
+/// Reaches a record that other processes see.
+struct SharedRecording(Export, u64);
+
+impl Work for SharedRecording {
+    fn name(&self) -> &str {
+        "an event record"
+    }
+    fn run(&self, _: u64, _: &Stream) -> Outcome {
+        self.0.records()[1].fetch_max(self.1, Ordering::SeqCst);
+        Ok(())
+    }
+    fn skip(&self, _: u64, _: &Failure) {
+        // Others would wait for ever; they cannot be told of the failure.
+        self.0.records()[1].fetch_max(self.1, Ordering::SeqCst);
+    }
+}
+
+/// Waits until a shared event has reached its record `target`. Whoever reaches it may be another process that rings no
+/// bell.
+fn wait_shared(
+    export: &Export,
+    target: u64,
+    limit: Option<Duration>,
+    give_up: impl Fn() -> Option<Failure>,
+) -> Outcome {
+    let deadline = limit.map(|limit| Instant::now() + limit);
+    let mut nap = Duration::from_micros(2);
+    while export.records()[1].load(Ordering::SeqCst) < target {
+        if let Some(failure) = give_up() {
+            return Err(failure);
+        }
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return refuse(
+                code::EVENT_SYNC_TIMEOUT,
+                "the event was not recorded in time",
+            );
+        }
+        std::thread::sleep(nap);
+        nap = (nap * 2).min(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+struct SharedWaiting(Export, u64, Option<Duration>);
+
+impl Work for SharedWaiting {
+    fn name(&self) -> &str {
+        "a wait for an event"
+    }
+    fn run(&self, _: u64, stream: &Stream) -> Outcome {
+        wait_shared(&self.0, self.1, self.2, || {
+            stream.aborted().then(|| stream.abort_failure())
+        })
+    }
 }
 
 /// The event that `event` names.
@@ -275,9 +386,85 @@ impl Event {
         }
     }
 
+    /// The key by which other processes open it.
+    ///
+    /// # Errors
+    /// 107000 for an event without `ACL_EVENT_IPC`.
+    pub(crate) fn key(&self) -> Outcome<String> {
+        match &self.shared {
+            Some(export) => Ok(export.key()),
+            None => refuse(
+                code::RT_PARAM,
+                "the event was created without ACL_EVENT_IPC",
+            ),
+        }
+    }
+
+    /// Queues a record on `stream`. With `external`, or for an event with `ACL_EVENT_EXTERNAL`, a capture keeps it as a
+    /// record of the event outside.
+    ///
+    /// # Errors
+    /// 107029 for `external` on a stream that is not captured; 107000 for `external` with another kind of event.
+    pub(crate) fn record_with(self: &Arc<Self>, stream: &Arc<Stream>, external: bool) -> Outcome {
+        match self.outside(stream, external)? {
+            Some(capture) => {
+                self.same_device(stream)?;
+                capture.outside(stream, self.clone(), true);
+                Ok(())
+            }
+            None => self.record(stream),
+        }
+    }
+
+    /// Queues a wait on `stream`; `external` as in [`Event::record_with`].
+    ///
+    /// # Errors
+    /// As there, and those of [`Event::wait_on`].
+    pub(crate) fn wait_with(self: &Arc<Self>, stream: &Arc<Stream>, external: bool) -> Outcome {
+        match self.outside(stream, external)? {
+            Some(capture) => {
+                self.same_device(stream)?;
+                capture.outside(stream, self.clone(), false);
+                Ok(())
+            }
+            None => self.wait_on(stream, None),
+        }
+    }
+
+    /// The capture that keeps a record or wait of the event outside, if that is what is meant.
+    fn outside(&self, stream: &Stream, external: bool) -> Outcome<Option<Arc<Capture>>> {
+        let capture = stream.capture();
+        if external && (self.flags & SYNC == 0 || !self.ex) && self.flags != EXTERNAL {
+            return refuse(
+                code::RT_PARAM,
+                "an external record or wait needs an event of aclrtCreateEventExWithFlag with ACL_EVENT_SYNC",
+            );
+        }
+        if external && capture.is_none() {
+            return refuse(
+                code::NOT_CAPTURED,
+                "only a captured stream knows external records and waits",
+            );
+        }
+        Ok(capture.filter(|_| external || self.flags == EXTERNAL))
+    }
+
     /// Queues a record on `stream`.
     pub(crate) fn record(&self, stream: &Arc<Stream>) -> Outcome {
         self.same_device(stream)?;
+        self.recorded.store(true, Ordering::SeqCst);
+        if let Some(export) = &self.shared {
+            if let Some(capture) = stream.capture() {
+                capture.break_off();
+                return refuse(
+                    code::NOT_SUPPORTED,
+                    "a record for other processes in a capture",
+                );
+            }
+            let target = export.records()[0].fetch_add(1, Ordering::SeqCst) + 1;
+            let recording = SharedRecording(export.clone(), target);
+            return stream.enqueue(Arc::new(recording)).map(|_| ());
+        }
         let mut latest = lock(&self.latest);
         if let Some(capture) = stream.capture() {
             *latest = Latest::Captured(Arc::downgrade(&capture), capture.record(stream));
@@ -295,7 +482,7 @@ impl Event {
     /// Queues a wait on `stream`, at most `limit` (else the process-wide setting).
     pub(crate) fn wait_on(&self, stream: &Arc<Stream>, limit: Option<Duration>) -> Outcome {
         self.same_device(stream)?;
-        if self.flags & SYNC == 0 {
+        if self.flags & (SYNC | EXTERNAL | IPC) == 0 {
             return refuse(
                 code::RT_PARAM,
                 "streams can only wait for an event with ACL_EVENT_SYNC",
@@ -303,9 +490,18 @@ impl Event {
         }
         let seconds = WAIT_TIMEOUT.load(Ordering::Relaxed);
         let limit = limit.or((seconds > 0).then(|| Duration::from_secs(seconds)));
+        if let Some(export) = &self.shared {
+            let target = export.records()[0].load(Ordering::SeqCst);
+            let waiting = SharedWaiting(export.clone(), target, limit);
+            return stream.enqueue(Arc::new(waiting)).map(|_| ());
+        }
         let latest = lock(&self.latest).clone();
         match (latest, stream.capture()) {
             (Latest::Never, _) => Ok(()),
+            (Latest::Real(_), Some(capture)) if !self.recorded.load(Ordering::SeqCst) => {
+                capture.miss_record();
+                Ok(())
+            }
             (Latest::Real(_), Some(capture)) => {
                 capture.break_off();
                 refuse(
@@ -329,7 +525,11 @@ impl Event {
     /// Queues a reset on `stream`.
     pub(crate) fn reset(&self, stream: &Arc<Stream>) -> Outcome {
         self.same_device(stream)?;
-        if stream.capture().is_some() {
+        if let Some(capture) = stream.capture() {
+            if !self.recorded.load(Ordering::SeqCst) {
+                capture.break_off();
+                return refuse(code::CAPTURE_DEPENDENCY, "the event was never recorded");
+            }
             // Every replay has records of its own, which start unreached.
             return Ok(());
         }
@@ -351,6 +551,10 @@ impl Event {
                 "this query is not for events of aclrtCreateEventExWithFlag",
             );
         }
+        if let Some(export) = &self.shared {
+            let [queued, reached] = export.records().map(|word| word.load(Ordering::SeqCst));
+            return Ok(reached >= queued);
+        }
         match self.latest()? {
             None => Ok(true),
             Some(record) => {
@@ -362,6 +566,10 @@ impl Event {
 
     /// Waits on the host for the latest record.
     pub(crate) fn synchronize(&self, limit: Option<Duration>) -> Outcome {
+        if let Some(export) = &self.shared {
+            let target = export.records()[0].load(Ordering::SeqCst);
+            return wait_shared(export, target, limit, || None);
+        }
         match self.latest()? {
             None => Ok(()),
             Some(record) => record.wait(limit, code::EVENT_SYNC_TIMEOUT, || None),

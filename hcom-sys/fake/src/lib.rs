@@ -7,7 +7,10 @@
 //! |---|---|
 //! | `ffi` | the exported functions: pointers in, codes out |
 //! | `device`, `memory`, `span`, `shm` | devices and contexts; allocations; the bytes; mappings |
-//! | `stream`, `event`, `copy`, `capture` | queues with a thread each, what runs on them, and graphs to replay |
+//! | `reserved`, `share` | reserved addresses and what is mapped there; exports to other processes |
+//! | `stream`, `event`, `copy`, `report` | queues with a thread each, and what runs on them |
+//! | `arithmetic`, `random` | reductions and random numbers as tasks |
+//! | `capture`, `model`, `group` | graphs: recording, replay, and tasks that are replaced later |
 //! | `comm` | communicators: rendezvous, meeting, watching, collectives |
 //! | `link` | modelled transfer times |
 //! | `aclnn`, `simd` | the operators |
@@ -33,6 +36,7 @@
 //! Several hosts; offline models; kernels; overflow and saturation modes, which it only remembers.
 
 mod aclnn;
+mod arithmetic;
 mod capture;
 mod clock;
 mod code;
@@ -46,9 +50,15 @@ mod fault;
 #[doc(hidden)]
 pub mod ffi;
 mod futex;
+mod group;
 mod handle;
 mod link;
 mod memory;
+mod model;
+mod random;
+mod report;
+mod reserved;
+mod share;
 mod shm;
 mod simd;
 mod soc;
@@ -72,6 +82,9 @@ macro_rules! for_each_symbol {
         $crate::for_each_capture_symbol!($callback);
         $crate::for_each_hccl_symbol!($callback);
         $crate::for_each_tensor_function!($callback);
+        $crate::for_each_address_symbol!($callback);
+        $crate::for_each_graph_symbol!($callback);
+        $crate::for_each_task_symbol!($callback);
         $crate::for_each_value_symbol!($callback);
         $crate::for_each_setting_symbol!($callback);
         $crate::for_each_allocator_symbol!($callback);

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::code;
 use crate::error::{Outcome, refuse};
+use crate::reserved;
 use crate::shm::Region;
 use crate::span::Span;
 
@@ -104,9 +105,38 @@ impl Arena {
         Some(base.wrapping_add(offset).cast())
     }
 
+    /// The device this is the memory of.
+    pub(crate) fn device(&self) -> u32 {
+        self.device
+    }
+
+    /// Takes `bytes` (a multiple of `page`) that start at a multiple of `page`; their offset.
+    pub(crate) fn take_pages(&self, bytes: usize, page: usize) -> Option<usize> {
+        let mut blocks = lock(&self.blocks);
+        let (offset, length, start) = blocks.free.iter().find_map(|(&offset, &length)| {
+            let start = offset.next_multiple_of(page);
+            (start - offset + bytes <= length).then_some((offset, length, start))
+        })?;
+        blocks.free.remove(&offset);
+        if start > offset {
+            blocks.free.insert(offset, start - offset);
+        }
+        if offset + length > start + bytes {
+            let rest = offset + length - start - bytes;
+            blocks.free.insert(start + bytes, rest);
+        }
+        blocks.live.insert(start, (bytes, bytes));
+        blocks.free_bytes -= bytes;
+        Some(start)
+    }
+
     /// Frees the allocation at `address`; false when there is none.
     fn free(&self, address: usize) -> bool {
-        let offset = address - self.base();
+        self.give_back(address - self.base())
+    }
+
+    /// Frees the allocation at `offset`; false when there is none.
+    pub(crate) fn give_back(&self, offset: usize) -> bool {
         let mut blocks = lock(&self.blocks);
         let Some((_, extent)) = blocks.live.remove(&offset) else {
             return false;
@@ -155,10 +185,18 @@ impl Arena {
     /// # Errors
     /// A sentence that says what is wrong with the range.
     pub(crate) fn offset(&self, address: usize, bytes: usize) -> Result<usize, String> {
-        if !self.contains(address) {
-            return Err(format!("{address:#x} is no address of this device"));
+        if self.contains(address) {
+            return self.locate(address, bytes);
         }
-        self.locate(address, bytes)
+        match reserved::find(address, bytes) {
+            Some(found) => match found?.in_file {
+                Some((region, offset)) if Arc::ptr_eq(&region, &self.region) => Ok(offset),
+                _ => Err(format!(
+                    "{bytes} bytes at {address:#x} do not lie in this device's memory in one piece"
+                )),
+            },
+            None => Err(format!("{address:#x} is no address of this device")),
+        }
     }
 
     fn contains(&self, address: usize) -> bool {
@@ -173,12 +211,16 @@ fn arena_of(address: usize) -> Option<Arc<Arena>> {
 
 /// Whether `pointer` is an address of device memory (allocated or not).
 pub(crate) fn is_device(pointer: *const c_void) -> bool {
-    arena_of(pointer.addr()).is_some()
+    arena_of(pointer.addr()).is_some() || reserved::find(pointer.addr(), 0).is_some()
 }
 
 /// The device that an address of device memory belongs to; 0 for other addresses.
 pub(crate) fn device_of(pointer: *const c_void) -> u32 {
-    arena_of(pointer.addr()).map_or(0, |arena| arena.device)
+    let reserved = || match reserved::find(pointer.addr(), 0) {
+        Some(Ok(found)) => found.device,
+        _ => 0,
+    };
+    arena_of(pointer.addr()).map_or_else(reserved, |arena| arena.device)
 }
 
 /// The bytes at device address `pointer`, if they all lie inside one live allocation.
@@ -188,6 +230,11 @@ pub(crate) fn device_of(pointer: *const c_void) -> u32 {
 pub(crate) fn span(pointer: *const c_void, bytes: usize) -> Outcome<Span> {
     let address = pointer.addr();
     let Some(arena) = arena_of(address) else {
+        if let Some(found) = reserved::find(address, bytes) {
+            return found
+                .map(|found| found.span)
+                .or_else(|text| refuse(code::RT_PARAM, text));
+        }
         return refuse(code::RT_PARAM, format!("{address:#x} is no device address"));
     };
     match arena.locate(address, bytes) {

@@ -122,6 +122,57 @@ impl Region {
         Ok(Arc::new(Self::new(base, bytes, None)?))
     }
 
+    /// Lets `at..at + bytes` of this mapping show what lies in `other` from `offset` on.
+    ///
+    /// # Errors
+    /// What the system answers.
+    ///
+    /// # Panics
+    /// When a range does not lie inside: they are checked by this crate's callers.
+    pub(crate) fn show(
+        &self,
+        at: usize,
+        other: &Self,
+        offset: usize,
+        bytes: usize,
+    ) -> io::Result<()> {
+        assert!(at + bytes <= self.bytes && offset + bytes <= other.bytes);
+        let file = other.file.as_ref().expect("a memory file");
+        // SAFETY: only pages of this value's own mapping are replaced (checked); spans into it stay mapped.
+        unsafe {
+            rustix::mm::mmap(
+                self.base().add(at).cast(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE,
+                file,
+                offset as u64,
+            )?
+        };
+        Ok(())
+    }
+
+    /// Takes the contents of `at..at + bytes` away: private zeros, so that work still queued there finds memory.
+    ///
+    /// # Errors
+    /// What the system answers.
+    ///
+    /// # Panics
+    /// When the range does not lie inside.
+    pub(crate) fn hide(&self, at: usize, bytes: usize) -> io::Result<()> {
+        assert!(at + bytes <= self.bytes);
+        // SAFETY: as in `show`.
+        unsafe {
+            rustix::mm::mmap_anonymous(
+                self.base().add(at).cast(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE,
+            )?
+        };
+        Ok(())
+    }
+
     fn new(base: *mut c_void, bytes: usize, file: Option<OwnedFd>) -> io::Result<Self> {
         let base = NonNull::new(base.cast())
             .ok_or_else(|| io::Error::other("the kernel mapped at address zero"))?;

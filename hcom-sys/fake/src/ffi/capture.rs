@@ -15,7 +15,7 @@ use crate::capture::{self, Mode};
 use crate::code;
 use crate::error::{Outcome, refuse};
 use crate::handle::to_pointer;
-use crate::stream;
+use crate::{model, stream};
 
 /// Hands the functions of this file to the macro `$callback`, with their signatures.
 #[macro_export]
@@ -111,11 +111,15 @@ pub unsafe extern "C" fn aclmdlRICaptureThreadExchangeMode(
 /// `aclmdlRIExecuteAsync`
 pub unsafe extern "C" fn aclmdlRIExecuteAsync(model: aclmdlRI, stream: aclrtStream) -> aclError {
     acl("aclmdlRIExecuteAsync", || {
-        capture::execute(model, &stream::find(stream)?)
+        model::execute(model, &stream::find(stream)?)
     })
 }
 
 /// `aclmdlRIDestroy`
 pub unsafe extern "C" fn aclmdlRIDestroy(model: aclmdlRI) -> aclError {
-    acl("aclmdlRIDestroy", || capture::destroy(model))
+    acl("aclmdlRIDestroy", || {
+        model::destroy(model)?;
+        super::graph::forget(model);
+        Ok(())
+    })
 }

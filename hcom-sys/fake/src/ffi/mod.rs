@@ -3,9 +3,11 @@
 #![expect(unsafe_code, reason = "the C interface hands over raw pointers")]
 
 pub(crate) mod aclnn;
+pub(crate) mod address;
 pub(crate) mod allocator;
 pub(crate) mod capture;
 pub(crate) mod ext;
+pub(crate) mod graph;
 pub(crate) mod hccl;
 pub(crate) mod memory;
 pub(crate) mod missing;
@@ -13,6 +15,7 @@ pub(crate) mod refused;
 pub(crate) mod runtime;
 pub(crate) mod settings;
 pub(crate) mod stream;
+pub(crate) mod tasks;
 pub(crate) mod tensor;
 pub(crate) mod tools;
 pub(crate) mod values;
@@ -20,9 +23,11 @@ pub(crate) mod values;
 /// Every exported function, whatever file it is in.
 pub mod all {
     pub use super::aclnn::*;
+    pub use super::address::*;
     pub use super::allocator::*;
     pub use super::capture::*;
     pub use super::ext::*;
+    pub use super::graph::*;
     pub use super::hccl::*;
     pub use super::memory::*;
     pub use super::missing::missing_operator;
@@ -30,6 +35,7 @@ pub mod all {
     pub use super::runtime::*;
     pub use super::settings::*;
     pub use super::stream::*;
+    pub use super::tasks::*;
     pub use super::tensor::*;
     pub use super::tools::*;
     pub use super::values::*;

@@ -18,6 +18,7 @@ use hcom_sys::bindings::{
 use super::runtime::{limit, not_null};
 use super::{acl, put};
 use crate::code;
+use crate::config;
 use crate::device;
 use crate::error::refuse;
 use crate::event::{self, EVENTS, Kind};
@@ -64,9 +65,6 @@ macro_rules! for_each_stream_symbol {
     };
 }
 
-/// Streams of one device that a program may have at once.
-const MOST_STREAMS: usize = 1984;
-
 /// `aclrtCreateStream`
 pub unsafe extern "C" fn aclrtCreateStream(stream: *mut aclrtStream) -> aclError {
     // SAFETY: passed on as it came.
@@ -98,10 +96,14 @@ unsafe fn create(stream: *mut aclrtStream, priority: u32, flags: u32) -> crate::
         return refuse(code::INVALID_PARAM, "a place for the stream is null");
     }
     let device = device::current()?.device.clone();
-    if device::streams(&device).len() >= MOST_STREAMS {
+    let (used, most) = (device::streams(&device).len(), config::or_default().streams);
+    if used >= most {
         return refuse(
-            code::RESOURCE,
-            format!("device {} has {MOST_STREAMS} streams", device.id),
+            code::NO_STREAM,
+            format!(
+                "device {} has no stream left: 1 needed, {used} of {most} in use; HCOM_FAKE_STREAMS sets their number",
+                device.id
+            ),
         );
     }
     let created = Stream::create(device, priority, flags);
@@ -236,7 +238,7 @@ pub unsafe extern "C" fn aclrtGetStreamAvailableNum(count: *mut u32) -> aclError
             put(
                 count,
                 code::INVALID_PARAM,
-                MOST_STREAMS.saturating_sub(used) as u32,
+                config::or_default().streams.saturating_sub(used) as u32,
             )
         }
     })
@@ -348,7 +350,7 @@ pub unsafe extern "C" fn aclrtDestroyEvent(event: aclrtEvent) -> aclError {
 /// `aclrtRecordEvent`
 pub unsafe extern "C" fn aclrtRecordEvent(event: aclrtEvent, stream: aclrtStream) -> aclError {
     acl("aclrtRecordEvent", || {
-        event::find(event)?.record(&stream::find(stream)?)
+        event::find(event)?.record_with(&stream::find(stream)?, false)
     })
 }
 
@@ -428,7 +430,7 @@ pub unsafe extern "C" fn aclrtSynchronizeEventWithTimeout(
 /// `aclrtStreamWaitEvent`
 pub unsafe extern "C" fn aclrtStreamWaitEvent(stream: aclrtStream, event: aclrtEvent) -> aclError {
     acl("aclrtStreamWaitEvent", || {
-        event::find(event)?.wait_on(&stream::find(stream)?, None)
+        event::find(event)?.wait_with(&stream::find(stream)?, false)
     })
 }
 

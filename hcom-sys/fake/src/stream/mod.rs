@@ -14,11 +14,12 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use crate::capture::Capture;
+use crate::capture::{self, Capture};
 use crate::code;
 use crate::device::{self, Device};
 use crate::error::{Failure, Outcome, fail, last, refuse};
 use crate::fault;
+use crate::group::Update;
 use crate::handle::{self, Table};
 use crate::memory::lock;
 
@@ -53,6 +54,8 @@ struct State {
     stop_on_failure: bool,
     closing: bool,
     capture: Option<Arc<Capture>>,
+    /// The update of captured tasks that takes what is queued.
+    update: Option<Arc<Update>>,
     worker: Option<ThreadId>,
     /// Whether the worker sleeps and must be woken.
     idle: bool,
@@ -72,6 +75,8 @@ pub(crate) struct Stream {
     pub priority: u32,
     /// As given at creation.
     pub flags: u32,
+    /// Whether it is what a null stream means in its context.
+    pub is_default: AtomicBool,
     /// What programs set on it and may ask for again.
     pub settings: Mutex<Settings>,
     state: Mutex<State>,
@@ -108,6 +113,7 @@ impl Stream {
             device,
             priority,
             flags,
+            is_default: AtomicBool::new(false),
             settings: Mutex::default(),
             state: Mutex::default(),
             arrived: Condvar::new(),
@@ -141,6 +147,11 @@ impl Stream {
         lock(&self.state).capture = capture;
     }
 
+    /// Begins an update that takes what is queued, or ends it; the one before.
+    pub(crate) fn set_update(&self, update: Option<Arc<Update>>) -> Option<Arc<Update>> {
+        std::mem::replace(&mut lock(&self.state).update, update)
+    }
+
     /// Refuses what asks for the state of a stream that only records.
     fn not_captured(&self, state: &State) -> Outcome {
         match &state.capture {
@@ -170,10 +181,18 @@ impl Stream {
         if let (true, Some(error)) = (state.stop_on_failure, &state.error) {
             return Err(error.clone());
         }
+        if self.is_default.load(Ordering::Relaxed) {
+            capture::allow_default_stream()?;
+        }
         let work = fault::in_task(work);
         if let Some(capture) = state.capture.clone() {
             drop(state);
             capture.take(self, work);
+            return Ok(0);
+        }
+        if let Some(update) = state.update.clone() {
+            drop(state);
+            update.take(work);
             return Ok(0);
         }
         if state.worker.is_none() {
