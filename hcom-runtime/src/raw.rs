@@ -120,6 +120,25 @@ impl Driver {
         Some(name.to_string_lossy().into_owned())
     }
 
+    /// Number of devices that this process can see.
+    pub(crate) fn device_count(&self) -> Result<u32, Error> {
+        let get = self.library.aclrtGetDeviceCount()?;
+        let mut count = 0;
+        // SAFETY: `count` is a valid place for the answer.
+        self.check("aclrtGetDeviceCount", unsafe { get(&mut count) })?;
+        Ok(count)
+    }
+
+    /// Version of the library's programming interface: major, minor, patch.
+    pub(crate) fn version(&self) -> Option<[i32; 3]> {
+        let get = self.library.aclrtGetVersion().ok()?;
+        let [mut major, mut minor, mut patch] = [0; 3];
+        // SAFETY: three valid places for the answer.
+        let code = unsafe { get(&mut major, &mut minor, &mut patch) };
+        self.check("aclrtGetVersion", code).ok()?;
+        Some([major, minor, patch])
+    }
+
     /// The link that the library models, where it is one that does and the model is on.
     pub(crate) fn modelled_link(&self) -> Option<Link> {
         let get = self.library.hcomExtGetLink().ok()?;

@@ -129,6 +129,20 @@ impl Runtime {
         self.0.driver.soc()
     }
 
+    /// Number of devices that this process can see.
+    ///
+    /// # Errors
+    /// [`Error::Call`] when the library cannot tell.
+    pub fn device_count(&self) -> Result<u32, Error> {
+        self.0.driver.device_count()
+    }
+
+    /// Version of the library's programming interface (`aclrtGetVersion`): major, minor, patch; `None`
+    /// when the library does not tell.
+    pub fn interface_version(&self) -> Option<[i32; 3]> {
+        self.0.driver.version()
+    }
+
     /// The link whose times the library models instead of showing its own; `None` on a card, and on
     /// the CPU unless it was asked for. Figures measured under a modelled link must say so.
     pub fn link(&self) -> Option<Link> {

@@ -50,7 +50,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         .iter()
         .filter(|function| library.has(function.name))
         .count();
-    let device = device(&settings);
+    let device = Device::open(&settings);
     let variables: Vec<(&str, String)> = VARIABLES
         .iter()
         .filter_map(|name| {
@@ -72,9 +72,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 "skipped": skipped,
                 "functions": {"present": present, "known": FUNCTIONS.len()},
             },
-            "device": match &device {
-                Ok(chip) => json!({"index": 0, "chip": chip, "error": null}),
-                Err(error) => json!({"index": 0, "chip": null, "error": error}),
+            "devices": match &device {
+                Ok(device) => json!({"count": device.count, "chip": device.chip, "interface": device.interface, "error": null}),
+                Err(error) => json!({"count": null, "chip": null, "interface": null, "error": error}),
             },
             "timeouts": {
                 "connect_s": settings.connect_timeout.as_secs_f64(),
@@ -97,9 +97,19 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         text += &format!("           passed over {place}\n");
     }
     text += &match device {
-        Ok(Some(chip)) => format!("\ndevice 0   {chip}\n"),
-        Ok(None) => "\ndevice 0   of a chip that the library does not name\n".to_owned(),
-        Err(error) => format!("\ndevice 0   does not open: {error}\n"),
+        Ok(device) => format!(
+            "           interface {}\n\ndevices    {} of {}\n",
+            device
+                .interface
+                .as_deref()
+                .unwrap_or("of a version that the library does not name"),
+            device.count,
+            device
+                .chip
+                .as_deref()
+                .unwrap_or("a chip that the library does not name"),
+        ),
+        Err(error) => format!("\ndevices    device 0 does not open: {error}\n"),
     };
     text += &format!(
         "\ntimeouts   {} s to come together, {} s in a collective\n",
@@ -118,11 +128,25 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Opens device 0 as a job of one rank and returns the name of its chip.
-fn device(settings: &Settings) -> Result<Option<String>, String> {
-    let alone = InProcess::new(1).remove(0);
-    match Runtime::with_control(alone, 0, settings) {
-        Ok(runtime) => Ok(runtime.chip()),
-        Err(error) => Err(error.to_string()),
+/// What the library says about its devices.
+struct Device {
+    count: u32,
+    chip: Option<String>,
+    interface: Option<String>,
+}
+
+impl Device {
+    /// Opens device 0 as a job of one rank.
+    fn open(settings: &Settings) -> Result<Device, String> {
+        let text = |error: hcom_runtime::Error| error.to_string();
+        let alone = InProcess::new(1).remove(0);
+        let runtime = Runtime::with_control(alone, 0, settings).map_err(text)?;
+        Ok(Device {
+            count: runtime.device_count().map_err(text)?,
+            chip: runtime.chip(),
+            interface: runtime
+                .interface_version()
+                .map(|[major, minor, patch]| format!("{major}.{minor}.{patch}")),
+        })
     }
 }
