@@ -3541,6 +3541,36 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// selfRef += alpha \* other, which broadcasts.
+    pub type aclnnInplaceAddGetWorkspaceSize = unsafe extern "C" fn(
+        selfRef: *const aclTensor,
+        other: *const aclTensor,
+        alpha: *const aclScalar,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnInplaceAdd = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// selfRef += alpha \* other for a scalar.
+    pub type aclnnInplaceAddsGetWorkspaceSize = unsafe extern "C" fn(
+        selfRef: *const aclTensor,
+        other: *const aclScalar,
+        alpha: *const aclScalar,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnInplaceAdds = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// Largest element over `dim`.
     pub type aclnnAmaxGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
@@ -3635,6 +3665,21 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// out = the larger of self and a scalar.
+    pub type aclnnClampMinGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        clipValueMin: *const aclScalar,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnClampMin = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// self with `value` around it; `pad` has (before, after) per dimension, the last dimension
     /// first.
     pub type aclnnConstantPadNdGetWorkspaceSize = unsafe extern "C" fn(
@@ -3666,6 +3711,20 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// out = cos(input).
+    pub type aclnnCosGetWorkspaceSize = unsafe extern "C" fn(
+        input: *const aclTensor,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnCos = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// out = self / other, broadcast.
     pub type aclnnDivGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
@@ -3681,6 +3740,21 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// out = self / other for a scalar.
+    pub type aclnnDivsGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        other: *const aclScalar,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnDivs = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// Rows of `weight` chosen by `indices`.
     pub type aclnnEmbeddingGetWorkspaceSize = unsafe extern "C" fn(
         weight: *const aclTensor,
@@ -3691,6 +3765,21 @@ pub mod prototype {
     ) -> aclnnStatus;
     /// Queues the prepared call.
     pub type aclnnEmbedding = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// out = self == other for a scalar.
+    pub type aclnnEqScalarGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        other: *const aclScalar,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnEqScalar = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
@@ -3770,6 +3859,21 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// out = self \>= other for a scalar.
+    pub type aclnnGeScalarGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        other: *const aclScalar,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnGeScalar = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// Gaussian error linear unit, by the error function.
     pub type aclnnGeluGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
@@ -3794,6 +3898,21 @@ pub mod prototype {
     ) -> aclnnStatus;
     /// Queues the prepared call.
     pub type aclnnGeluV2 = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// out = self \> other for a scalar.
+    pub type aclnnGtScalarGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        other: *const aclScalar,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnGtScalar = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
@@ -3844,6 +3963,21 @@ pub mod prototype {
     ) -> aclnnStatus;
     /// Queues the prepared call.
     pub type aclnnLog = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// out = self \< other for a scalar.
+    pub type aclnnLtScalarGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        other: *const aclScalar,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnLtScalar = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
@@ -3928,6 +4062,22 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// out = self \* mat2, two dimensions each.
+    pub type aclnnMmGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        mat2: *const aclTensor,
+        out: *mut aclTensor,
+        cubeMathType: i8,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnMm = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// out = self \* other, broadcast.
     pub type aclnnMulGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
@@ -3958,6 +4108,49 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// selfRef \*= other, which broadcasts.
+    pub type aclnnInplaceMulGetWorkspaceSize = unsafe extern "C" fn(
+        selfRef: *mut aclTensor,
+        other: *const aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnInplaceMul = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// selfRef \*= other for a scalar.
+    pub type aclnnInplaceMulsGetWorkspaceSize = unsafe extern "C" fn(
+        selfRef: *mut aclTensor,
+        other: *const aclScalar,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnInplaceMuls = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// out = self != other for a scalar.
+    pub type aclnnNeScalarGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        other: *const aclScalar,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnNeScalar = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// out = -self.
     pub type aclnnNegGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
@@ -3967,6 +4160,19 @@ pub mod prototype {
     ) -> aclnnStatus;
     /// Queues the prepared call.
     pub type aclnnNeg = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// selfRef = 1.
+    pub type aclnnInplaceOneGetWorkspaceSize = unsafe extern "C" fn(
+        selfRef: *const aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnInplaceOne = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
@@ -3987,6 +4193,21 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// out = self to the power of a scalar.
+    pub type aclnnPowTensorScalarGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        exponent: *const aclScalar,
+        out: *const aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnPowTensorScalar = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// out = self to the power `exponent`, broadcast.
     pub type aclnnPowTensorTensorGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
@@ -3997,6 +4218,20 @@ pub mod prototype {
     ) -> aclnnStatus;
     /// Queues the prepared call.
     pub type aclnnPowTensorTensor = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// out = 1 / self.
+    pub type aclnnReciprocalGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnReciprocal = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
@@ -4109,6 +4344,38 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// out = sin(self).
+    pub type aclnnSinGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnSin = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// Every step-th element of self from start to below end along dim.
+    pub type aclnnSliceGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        dim: i64,
+        start: i64,
+        end: i64,
+        step: i64,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnSlice = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// Elements from `starts` to `ends` (exclusive) by `steps` along `axes`.
     pub type aclnnSliceV2GetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
@@ -4172,6 +4439,22 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// out = self - alpha \* other for a scalar.
+    pub type aclnnSubsGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        other: *const aclScalar,
+        alpha: *const aclScalar,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnSubs = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// Hyperbolic tangent.
     pub type aclnnTanhGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
@@ -4211,6 +4494,19 @@ pub mod prototype {
     ) -> aclnnStatus;
     /// Queues the prepared call.
     pub type aclnnTriu = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// selfRef = 0.
+    pub type aclnnInplaceZeroGetWorkspaceSize = unsafe extern "C" fn(
+        selfRef: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnInplaceZero = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
@@ -5009,6 +5305,10 @@ macro_rules! for_each_function {
         aclnnAdd: Operators, Unrecorded;
         aclnnAddsGetWorkspaceSize: Operators, Unrecorded;
         aclnnAdds: Operators, Unrecorded;
+        aclnnInplaceAddGetWorkspaceSize: Operators, Unrecorded;
+        aclnnInplaceAdd: Operators, Unrecorded;
+        aclnnInplaceAddsGetWorkspaceSize: Operators, Unrecorded;
+        aclnnInplaceAdds: Operators, Unrecorded;
         aclnnAmaxGetWorkspaceSize: Operators, Unrecorded;
         aclnnAmax: Operators, Unrecorded;
         aclnnArangeGetWorkspaceSize: Operators, Unrecorded;
@@ -5021,14 +5321,22 @@ macro_rules! for_each_function {
         aclnnCast: Operators, Unrecorded;
         aclnnCatGetWorkspaceSize: Operators, Unrecorded;
         aclnnCat: Operators, Unrecorded;
+        aclnnClampMinGetWorkspaceSize: Operators, Unrecorded;
+        aclnnClampMin: Operators, Unrecorded;
         aclnnConstantPadNdGetWorkspaceSize: Operators, Unrecorded;
         aclnnConstantPadNd: Operators, Unrecorded;
         aclnnInplaceCopyGetWorkspaceSize: Operators, Unrecorded;
         aclnnInplaceCopy: Operators, Unrecorded;
+        aclnnCosGetWorkspaceSize: Operators, Unrecorded;
+        aclnnCos: Operators, Unrecorded;
         aclnnDivGetWorkspaceSize: Operators, Unrecorded;
         aclnnDiv: Operators, Unrecorded;
+        aclnnDivsGetWorkspaceSize: Operators, Unrecorded;
+        aclnnDivs: Operators, Unrecorded;
         aclnnEmbeddingGetWorkspaceSize: Operators, Unrecorded;
         aclnnEmbedding: Operators, Unrecorded;
+        aclnnEqScalarGetWorkspaceSize: Operators, Unrecorded;
+        aclnnEqScalar: Operators, Unrecorded;
         aclnnEqTensorGetWorkspaceSize: Operators, Unrecorded;
         aclnnEqTensor: Operators, Unrecorded;
         aclnnExpGetWorkspaceSize: Operators, Unrecorded;
@@ -5039,16 +5347,22 @@ macro_rules! for_each_function {
         aclnnInplaceFillScalar: Operators, Unrecorded;
         aclnnGatherGetWorkspaceSize: Operators, Unrecorded;
         aclnnGather: Operators, Unrecorded;
+        aclnnGeScalarGetWorkspaceSize: Operators, Unrecorded;
+        aclnnGeScalar: Operators, Unrecorded;
         aclnnGeluGetWorkspaceSize: Operators, Unrecorded;
         aclnnGelu: Operators, Unrecorded;
         aclnnGeluV2GetWorkspaceSize: Operators, Unrecorded;
         aclnnGeluV2: Operators, Unrecorded;
+        aclnnGtScalarGetWorkspaceSize: Operators, Unrecorded;
+        aclnnGtScalar: Operators, Unrecorded;
         aclnnGtTensorGetWorkspaceSize: Operators, Unrecorded;
         aclnnGtTensor: Operators, Unrecorded;
         aclnnLayerNormGetWorkspaceSize: Operators, Unrecorded;
         aclnnLayerNorm: Operators, Unrecorded;
         aclnnLogGetWorkspaceSize: Operators, Unrecorded;
         aclnnLog: Operators, Unrecorded;
+        aclnnLtScalarGetWorkspaceSize: Operators, Unrecorded;
+        aclnnLtScalar: Operators, Unrecorded;
         aclnnLtTensorGetWorkspaceSize: Operators, Unrecorded;
         aclnnLtTensor: Operators, Unrecorded;
         aclnnMatmulGetWorkspaceSize: Operators, Unrecorded;
@@ -5059,16 +5373,30 @@ macro_rules! for_each_function {
         aclnnMean: Operators, Unrecorded;
         aclnnMinimumGetWorkspaceSize: Operators, Unrecorded;
         aclnnMinimum: Operators, Unrecorded;
+        aclnnMmGetWorkspaceSize: Operators, Unrecorded;
+        aclnnMm: Operators, Unrecorded;
         aclnnMulGetWorkspaceSize: Operators, Unrecorded;
         aclnnMul: Operators, Unrecorded;
         aclnnMulsGetWorkspaceSize: Operators, Unrecorded;
         aclnnMuls: Operators, Unrecorded;
+        aclnnInplaceMulGetWorkspaceSize: Operators, Unrecorded;
+        aclnnInplaceMul: Operators, Unrecorded;
+        aclnnInplaceMulsGetWorkspaceSize: Operators, Unrecorded;
+        aclnnInplaceMuls: Operators, Unrecorded;
+        aclnnNeScalarGetWorkspaceSize: Operators, Unrecorded;
+        aclnnNeScalar: Operators, Unrecorded;
         aclnnNegGetWorkspaceSize: Operators, Unrecorded;
         aclnnNeg: Operators, Unrecorded;
+        aclnnInplaceOneGetWorkspaceSize: Operators, Unrecorded;
+        aclnnInplaceOne: Operators, Unrecorded;
         aclnnPermuteGetWorkspaceSize: Operators, Unrecorded;
         aclnnPermute: Operators, Unrecorded;
+        aclnnPowTensorScalarGetWorkspaceSize: Operators, Unrecorded;
+        aclnnPowTensorScalar: Operators, Unrecorded;
         aclnnPowTensorTensorGetWorkspaceSize: Operators, Unrecorded;
         aclnnPowTensorTensor: Operators, Unrecorded;
+        aclnnReciprocalGetWorkspaceSize: Operators, Unrecorded;
+        aclnnReciprocal: Operators, Unrecorded;
         aclnnReduceSumGetWorkspaceSize: Operators, Unrecorded;
         aclnnReduceSum: Operators, Unrecorded;
         aclnnReluGetWorkspaceSize: Operators, Unrecorded;
@@ -5083,6 +5411,10 @@ macro_rules! for_each_function {
         aclnnSigmoid: Operators, Unrecorded;
         aclnnSiluGetWorkspaceSize: Operators, Unrecorded;
         aclnnSilu: Operators, Unrecorded;
+        aclnnSinGetWorkspaceSize: Operators, Unrecorded;
+        aclnnSin: Operators, Unrecorded;
+        aclnnSliceGetWorkspaceSize: Operators, Unrecorded;
+        aclnnSlice: Operators, Unrecorded;
         aclnnSliceV2GetWorkspaceSize: Operators, Unrecorded;
         aclnnSliceV2: Operators, Unrecorded;
         aclnnSoftmaxGetWorkspaceSize: Operators, Unrecorded;
@@ -5091,12 +5423,16 @@ macro_rules! for_each_function {
         aclnnSqrt: Operators, Unrecorded;
         aclnnSubGetWorkspaceSize: Operators, Unrecorded;
         aclnnSub: Operators, Unrecorded;
+        aclnnSubsGetWorkspaceSize: Operators, Unrecorded;
+        aclnnSubs: Operators, Unrecorded;
         aclnnTanhGetWorkspaceSize: Operators, Unrecorded;
         aclnnTanh: Operators, Unrecorded;
         aclnnTrilGetWorkspaceSize: Operators, Unrecorded;
         aclnnTril: Operators, Unrecorded;
         aclnnTriuGetWorkspaceSize: Operators, Unrecorded;
         aclnnTriu: Operators, Unrecorded;
+        aclnnInplaceZeroGetWorkspaceSize: Operators, Unrecorded;
+        aclnnInplaceZero: Operators, Unrecorded;
         HcclGetRootInfo: Hccl, Cann8;
         HcclCommInitRootInfo: Hccl, Cann8;
         HcclCommInitRootInfoConfig: Hccl, Cann8;

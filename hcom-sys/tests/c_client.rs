@@ -31,38 +31,53 @@ fn library() -> PathBuf {
     PathBuf::from(file)
 }
 
-/// Every name of a CANN release that the program links, in a folder of their own.
+/// A folder as a CANN release lays it out: the headers, and every name that programs link.
 fn toolkit(dir: &Path) -> PathBuf {
     let lib64 = dir.join("lib64");
     std::fs::create_dir(&lib64).expect("a scratch folder");
+    symlink(common::include(), dir.join("include")).expect("a link");
     let library = library();
-    for soname in ["libacl_rt.so", "libhccl.so"] {
+    for soname in ["libacl_rt.so", "libascendcl.so", "libhccl.so"] {
         symlink(&library, lib64.join(soname)).expect("a link");
     }
-    lib64
+    dir.to_owned()
 }
 
-fn client(dir: &Path, lib64: &Path) -> PathBuf {
-    let folder = lib64.display();
-    common::compile(
-        dir,
-        "client",
-        include_str!("c_client/client.c"),
-        &[
-            &format!("-L{folder}"),
-            "-lhccl",
-            "-lacl_rt",
-            "-pthread",
-            &format!("-Wl,-rpath,{folder}"),
-            "-Wl,-z,now",
-        ],
-    )
+/// The client in a language, linked with the names of a release.
+fn client(toolkit: &Path, language: &str, names: &[&str]) -> PathBuf {
+    let source = toolkit.join(if language == "c11" {
+        "client.c"
+    } else {
+        "client.cpp"
+    });
+    std::fs::write(&source, include_str!("c_client/client.c")).expect("the folder is writable");
+    let lib64 = toolkit.join("lib64");
+    let program = toolkit.join("client");
+    let mut compiler = Command::new(if language == "c11" { "cc" } else { "c++" });
+    compiler.args(["-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-pthread"]);
+    compiler.arg(format!("-std={language}"));
+    compiler.arg("-I").arg(toolkit.join("include"));
+    compiler.arg(source).arg("-o").arg(&program);
+    compiler.arg("-L").arg(&lib64).args(names);
+    compiler.arg(format!("-Wl,-rpath,{},-z,now", lib64.display()));
+    common::run(&mut compiler);
+    program
 }
 
 /// Runs the client; a hang ends after a minute.
 fn ranks(kind: &str, ranks: u32) {
-    let dir = tempfile::tempdir().expect("a scratch folder");
-    let program = client(dir.path(), &toolkit(dir.path()));
+    let programs: [(&str, &[&str]); 2] = [
+        ("c11", &["-lhccl", "-lacl_rt"]),
+        ("c++11", &["-lascendcl", "-lhccl"]),
+    ];
+    for (language, names) in programs {
+        let dir = tempfile::tempdir().expect("a scratch folder");
+        let program = client(&toolkit(dir.path()), language, names);
+        check(&program, kind, ranks);
+    }
+}
+
+fn check(program: &Path, kind: &str, ranks: u32) {
     let mut command = Command::new("timeout");
     command
         .arg("60")
@@ -89,6 +104,36 @@ fn thread_ranks_of_a_c_program_exchange_their_values() {
 fn process_ranks_of_a_c_program_exchange_their_values() {
     ranks("processes", 2);
     ranks("processes", 4);
+}
+
+#[test]
+fn a_program_that_asks_for_a_missing_operator_is_told_its_name() {
+    let dir = tempfile::tempdir().expect("a scratch folder");
+    let toolkit = toolkit(dir.path());
+    symlink(library(), toolkit.join("lib64/libopapi.so")).expect("a link");
+    let source = "#include <stdio.h>\n#include \"acl/acl.h\"\n\
+        int aclnnConvolutionGetWorkspaceSize(void *input, long stride);\n\
+        int main(void) {\n\
+            int code = aclnnConvolutionGetWorkspaceSize(NULL, 1);\n\
+            printf(\"%d %s\", code, aclGetRecentErrMsg());\n\
+            return 0;\n}\n";
+    let folder = toolkit.join("lib64");
+    let program = common::compile(
+        dir.path(),
+        "asks",
+        source,
+        &[
+            &format!("-L{}", folder.display()),
+            "-lopapi",
+            "-lascendcl",
+            &format!("-Wl,-rpath,{}", folder.display()),
+        ],
+    );
+    let said = common::run(&mut Command::new(program));
+    assert_eq!(
+        said,
+        "561003 aclnnConvolutionGetWorkspaceSize: this CPU library has no operator aclnnConvolution"
+    );
 }
 
 #[test]

@@ -13,7 +13,8 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use hcom_fake::{ffi::all, for_each_operator, for_each_symbol};
+use hcom_fake::ffi::all;
+use hcom_fake::{for_each_missing_operator, for_each_operator, for_each_symbol};
 use hcom_sys::bindings::*;
 
 macro_rules! export {
@@ -61,3 +62,21 @@ export! {
     ) -> ();
 }
 for_each_operator!(export_operators);
+
+/// Exports of operators that are not here. They take no notice of their arguments, which a C caller removes itself.
+macro_rules! export_missing {
+    ($($second:ident $first:ident;)*) => {$(
+        #[doc = concat!("`", stringify!($first), "`: names the operator and refuses.")]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $first() -> aclnnStatus {
+            all::missing_operator(stringify!($first))
+        }
+        #[doc = concat!("`", stringify!($second), "`: names the operator and refuses.")]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $second() -> aclnnStatus {
+            all::missing_operator(stringify!($second))
+        }
+    )*};
+}
+
+for_each_missing_operator!(export_missing);

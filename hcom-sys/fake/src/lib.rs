@@ -6,6 +6,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `ffi` | the exported functions: pointers in, codes out |
+//! | [`abi`] | how much of what real programs use is here |
 //! | `device`, `memory`, `span`, `shm` | devices and contexts; allocations; the bytes; mappings |
 //! | `reserved`, `share` | reserved addresses and what is mapped there; exports to other processes |
 //! | `stream`, `event`, `copy`, `report` | queues with a thread each, and what runs on them |
@@ -35,6 +36,7 @@
 //! # What it does not do
 //! Several hosts; offline models; kernels; overflow and saturation modes, which it only remembers.
 
+pub mod abi;
 mod aclnn;
 mod arithmetic;
 mod capture;

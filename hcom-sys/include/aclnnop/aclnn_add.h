@@ -27,6 +27,20 @@ aclnnStatus aclnnAddsGetWorkspaceSize(const aclTensor *self, const aclScalar *ot
 aclnnStatus aclnnAdds(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor,
     aclrtStream stream);
 
+/** selfRef += alpha * other, which broadcasts. */
+aclnnStatus aclnnInplaceAddGetWorkspaceSize(const aclTensor *selfRef, const aclTensor *other,
+    const aclScalar *alpha, uint64_t *workspaceSize, aclOpExecutor **executor);
+/** Queues the prepared call. */
+aclnnStatus aclnnInplaceAdd(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor,
+    aclrtStream stream);
+
+/** selfRef += alpha * other for a scalar. */
+aclnnStatus aclnnInplaceAddsGetWorkspaceSize(const aclTensor *selfRef, const aclScalar *other,
+    const aclScalar *alpha, uint64_t *workspaceSize, aclOpExecutor **executor);
+/** Queues the prepared call. */
+aclnnStatus aclnnInplaceAdds(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor,
+    aclrtStream stream);
+
 #ifdef __cplusplus
 }
 #endif

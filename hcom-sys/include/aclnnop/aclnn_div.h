@@ -20,6 +20,13 @@ aclnnStatus aclnnDivGetWorkspaceSize(const aclTensor *self, const aclTensor *oth
 aclnnStatus aclnnDiv(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor,
     aclrtStream stream);
 
+/** out = self / other for a scalar. */
+aclnnStatus aclnnDivsGetWorkspaceSize(const aclTensor *self, const aclScalar *other,
+    aclTensor *out, uint64_t *workspaceSize, aclOpExecutor **executor);
+/** Queues the prepared call. */
+aclnnStatus aclnnDivs(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor,
+    aclrtStream stream);
+
 #ifdef __cplusplus
 }
 #endif

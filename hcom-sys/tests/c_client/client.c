@@ -1,6 +1,6 @@
 /*
- * A client of ACL and HCCL as other people write them: ranks as threads or as processes, an
- * all_reduce, an all_gather and a broadcast, every element checked.
+ * A client of ACL and HCCL as other people write them, in the common part of C11 and C++11: ranks as
+ * threads or as processes, the collectives, every element checked.
  *
  * Usage: client threads|processes RANKS
  */
@@ -54,11 +54,17 @@ static void expect(const struct rank *me, const char *what, uint32_t i, float go
     }
 }
 
+static void read_back(aclrtStream stream, float *host, const void *device, size_t bytes)
+{
+    ACL(aclrtSynchronizeStream(stream));
+    ACL(aclrtMemcpy(host, bytes, device, bytes, ACL_MEMCPY_DEVICE_TO_HOST));
+}
+
 static void *run(void *argument)
 {
-    struct rank *me = argument;
+    struct rank *me = (struct rank *)argument;
     const size_t bytes = COUNT * sizeof(float);
-    float *host = malloc(bytes * me->ranks);
+    float *host = (float *)malloc(bytes * me->ranks);
     void *in, *out;
     aclrtStream stream;
     HcclComm comm;
@@ -96,6 +102,65 @@ static void *run(void *argument)
     for (uint32_t i = 0; i < COUNT * me->ranks; i++)
         expect(me, "all_gather", i, host[i], value(i / COUNT, i % COUNT));
 
+    /* Each rank keeps its own block of the sum of what all gathered. */
+    ACL(aclrtMemcpy(out, bytes * me->ranks, host, bytes * me->ranks, ACL_MEMCPY_HOST_TO_DEVICE));
+    void *part, *all;
+    ACL(aclrtMalloc(&part, bytes, ACL_MEM_MALLOC_HUGE_FIRST));
+    ACL(aclrtMalloc(&all, bytes * me->ranks, ACL_MEM_MALLOC_HUGE_FIRST));
+    HCCL(HcclReduceScatter(out, part, COUNT, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, comm, stream));
+    read_back(stream, host, part, bytes);
+    for (uint32_t i = 0; i < COUNT; i++)
+        expect(me, "reduce_scatter", i, host[i], (float)me->ranks * value(me->rank, i));
+
+    /* Element i of block b of rank r is value(r, b * COUNT + i): block b goes to rank b. */
+    for (uint32_t i = 0; i < COUNT * me->ranks; i++)
+        host[i] = value(me->rank, i);
+    ACL(aclrtMemcpy(out, bytes * me->ranks, host, bytes * me->ranks, ACL_MEMCPY_HOST_TO_DEVICE));
+    HCCL(HcclAlltoAll(out, COUNT, HCCL_DATA_TYPE_FP32, all, COUNT, HCCL_DATA_TYPE_FP32, comm,
+        stream));
+    read_back(stream, host, all, bytes * me->ranks);
+    for (uint32_t i = 0; i < COUNT * me->ranks; i++)
+        expect(me, "all_to_all", i, host[i], value(i / COUNT, me->rank * COUNT + i % COUNT));
+
+    HCCL(HcclScatter(out, part, COUNT, HCCL_DATA_TYPE_FP32, 0, comm, stream));
+    read_back(stream, host, part, bytes);
+    for (uint32_t i = 0; i < COUNT; i++)
+        expect(me, "scatter", i, host[i], value(0, me->rank * COUNT + i));
+
+    HCCL(HcclReduce(in, part, COUNT, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_MAX, 0, comm, stream));
+    read_back(stream, host, part, bytes);
+    for (uint32_t i = 0; i < COUNT && me->rank == 0; i++)
+        expect(me, "reduce", i, host[i], value(me->ranks - 1, i));
+
+    /* Round the ring, sends and receives in one call. */
+    HcclSendRecvItem items[2];
+    memset(items, 0, sizeof items);
+    items[0].sendRecvType = HCCL_SEND;
+    items[0].buf = in;
+    items[0].remoteRank = (me->rank + 1) % me->ranks;
+    items[1].sendRecvType = HCCL_RECV;
+    items[1].buf = part;
+    items[1].remoteRank = (me->rank + me->ranks - 1) % me->ranks;
+    items[0].count = items[1].count = COUNT;
+    items[0].dataType = items[1].dataType = HCCL_DATA_TYPE_FP32;
+    HCCL(HcclBatchSendRecv(items, 2, comm, stream));
+    read_back(stream, host, part, bytes);
+    for (uint32_t i = 0; i < COUNT; i++)
+        expect(me, "ring", i, host[i], value(items[1].remoteRank, i));
+
+    /* The last rank sends to the first. */
+    if (me->rank == me->ranks - 1) {
+        HCCL(HcclSend(in, COUNT, HCCL_DATA_TYPE_FP32, 0, comm, stream));
+    } else if (me->rank == 0) {
+        HCCL(HcclRecv(part, COUNT, HCCL_DATA_TYPE_FP32, me->ranks - 1, comm, stream));
+        read_back(stream, host, part, bytes);
+        for (uint32_t i = 0; i < COUNT; i++)
+            expect(me, "recv", i, host[i], value(me->ranks - 1, i));
+    }
+    ACL(aclrtSynchronizeStream(stream));
+    ACL(aclrtFree(part));
+    ACL(aclrtFree(all));
+
     HCCL(HcclBroadcast(in, COUNT, HCCL_DATA_TYPE_FP32, me->ranks - 1, comm, stream));
     HCCL(HcclBarrier(comm, stream));
     ACL(aclrtSynchronizeStream(stream));
@@ -122,8 +187,8 @@ static void ticket(struct rank *me)
 
 static int threads(uint32_t ranks)
 {
-    pthread_t *thread = calloc(ranks, sizeof *thread);
-    struct rank *rank = calloc(ranks, sizeof *rank);
+    pthread_t *thread = (pthread_t *)calloc(ranks, sizeof *thread);
+    struct rank *rank = (struct rank *)calloc(ranks, sizeof *rank);
 
     ACL(aclInit(NULL));
     ticket(&rank[0]);
@@ -146,7 +211,7 @@ static int threads(uint32_t ranks)
 /* The ticket travels through one pipe per rank; nothing of ACL runs before the fork. */
 static int processes(uint32_t ranks)
 {
-    int (*pipes)[2] = calloc(ranks, sizeof *pipes);
+    int (*pipes)[2] = (int (*)[2])calloc(ranks, sizeof *pipes);
     int status = 0, failed = 0;
 
     for (uint32_t r = 0; r < ranks; r++)
@@ -155,7 +220,10 @@ static int processes(uint32_t ranks)
     for (uint32_t r = 0; r < ranks; r++) {
         if (fork() != 0)
             continue;
-        struct rank me = {.rank = r, .ranks = ranks};
+        struct rank me;
+        memset(&me, 0, sizeof me);
+        me.rank = r;
+        me.ranks = ranks;
         ACL(aclInit(NULL));
         if (r == 0) {
             ticket(&me);

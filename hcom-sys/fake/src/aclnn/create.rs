@@ -128,6 +128,12 @@ pub(crate) fn inplace_fill(target: Arg<Tensor>, value: Arg<Scalar>) -> Outcome<P
     }))
 }
 
+/// aclnnInplaceZero, aclnnInplaceOne: sets every element of `target` to this number. All types.
+pub(crate) fn inplace_number(target: Arg<Tensor>, number: i64) -> Outcome<Plan> {
+    let scalar = Scalar::from_bytes(Type::I64, &number.to_ne_bytes());
+    inplace_fill(target, Arg::fixed("value", scalar))
+}
+
 /// aclnnArange: `out[i] = start + i·step` for `⌈(end - start)/step⌉` elements. Real numbers except BOOL; floats are
 /// computed in DOUBLE and rounded once.
 pub(crate) fn arange(

@@ -55,9 +55,15 @@ fn domain(f: Unary) -> (&'static [Type], bool) {
         Unary::Abs => (REALS, false),
         Unary::Relu => (NUMBERS, false),
         Unary::Gelu | Unary::GeluTanh | Unary::Silu => (HALF_AND_SINGLE, true),
-        Unary::Exp | Unary::Log | Unary::Sqrt | Unary::Rsqrt | Unary::Tanh | Unary::Sigmoid => {
-            (REALS, true)
-        }
+        Unary::Exp
+        | Unary::Log
+        | Unary::Sqrt
+        | Unary::Rsqrt
+        | Unary::Tanh
+        | Unary::Sigmoid
+        | Unary::Sin
+        | Unary::Cos
+        | Unary::Reciprocal => (REALS, true),
     }
 }
 
@@ -128,6 +134,79 @@ fn scaled(
     }))
 }
 
+/// aclnnInplaceAdd: `x = x + alpha·y`, where `y` broadcasts to the shape of `x`.
+pub(crate) fn inplace_add(x: Arg<Tensor>, y: Arg<Tensor>, alpha: Arg<Scalar>) -> Outcome<Plan> {
+    scaled_binary(Binary::Add, x.again(), y, alpha, x)
+}
+
+/// aclnnInplaceMul: `x = x·y`, where `y` broadcasts to the shape of `x`.
+pub(crate) fn inplace_mul(x: Arg<Tensor>, y: Arg<Tensor>) -> Outcome<Plan> {
+    binary(Binary::Mul, x.again(), y, x)
+}
+
+/// aclnnInplaceAdds: `x = x + alpha·other` for a scalar `other`.
+pub(crate) fn inplace_adds(
+    x: Arg<Tensor>,
+    other: Arg<Scalar>,
+    alpha: Arg<Scalar>,
+) -> Outcome<Plan> {
+    adds(x.again(), other, alpha, x)
+}
+
+/// aclnnSubs: `out = x - alpha·other` for a scalar `other`.
+pub(crate) fn subs(
+    x: Arg<Tensor>,
+    other: Arg<Scalar>,
+    alpha: Arg<Scalar>,
+    out: Arg<Tensor>,
+) -> Outcome<Plan> {
+    let alpha_name = alpha.name;
+    let alpha = Some((alpha_name, *alpha.get()?));
+    with_scalar(Binary::Sub, x, other, alpha, out)
+}
+
+/// `out = f(x, other)` for a scalar `other`, whose type counts only if it is of a higher category: aclnnDivs,
+/// aclnnPowTensorScalar, aclnnClampMin. Division gives FLOAT for integers.
+pub(crate) fn by_scalar(
+    f: Binary,
+    x: Arg<Tensor>,
+    other: Arg<Scalar>,
+    out: Arg<Tensor>,
+) -> Outcome<Plan> {
+    with_scalar(f, x, other, None, out)
+}
+
+/// aclnnEqScalar, aclnnNeScalar, aclnnGtScalar, aclnnLtScalar, aclnnGeScalar: the relation of `x` to a scalar. The
+/// output is BOOL, or any real type that gets 0 and 1.
+pub(crate) fn compare_scalar(
+    relation: Relation,
+    x: Arg<Tensor>,
+    other: Arg<Scalar>,
+    out: Arg<Tensor>,
+) -> Outcome<Plan> {
+    let (x, other_name, other, out) = (x.input()?, other.name, *other.get()?, out.output()?);
+    x.expect_types(REALS)?;
+    if other.dtype.is_complex() {
+        return Err(bad(other_name, "a real number", other.dtype));
+    }
+    expect_result(&out, Type::Bool, x.dims())?;
+    let class = x.dtype.promote_scalar(other.dtype).class();
+    let (x_at, out_at) = (x.layout.clone(), out.layout.clone());
+    Ok(Plan::new([x, out], move |[x, out]| {
+        let (x, out) = (x.elements(&x_at), out.elements(&out_at));
+        in_class!(class, C => {
+            let operand = [C::from_scalar(other); BLOCK];
+            let mut values = [C::ZERO; BLOCK];
+            blocks(out.len(), |start, len| {
+                let values = &mut values[..len];
+                C::read(&x, start, values);
+                relate(relation, values, &operand[..len]);
+                C::write(&out, start, values);
+            });
+        });
+    }))
+}
+
 /// aclnnAdds: `out = x + alpha·other` for a scalar `other`, whose type counts only if it is of a higher category.
 pub(crate) fn adds(
     x: Arg<Tensor>,
@@ -162,7 +241,10 @@ fn with_scalar(
     if other.dtype.is_complex() {
         return Err(bad(other_name, "a real number", other.dtype));
     }
-    let common = x.dtype.promote_scalar(other.dtype);
+    let mut common = x.dtype.promote_scalar(other.dtype);
+    if f == Binary::Div {
+        common = common.to_float();
+    }
     expect_result(&out, common, x.dims())?;
     if let Some((name, alpha)) = alpha {
         expect_scalar(name, alpha, common)?;

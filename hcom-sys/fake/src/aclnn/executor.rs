@@ -69,6 +69,22 @@ impl<T> Arg<T> {
         })
     }
 
+    /// The same argument once more, for an operator that reads and writes it.
+    pub(crate) fn again(&self) -> Arg<T> {
+        Arg {
+            name: self.name,
+            object: self.object.clone(),
+        }
+    }
+
+    /// An argument that the operator sets itself.
+    pub(crate) fn fixed(name: &'static str, object: T) -> Arg<T> {
+        Arg {
+            name,
+            object: Some(Arc::new(object)),
+        }
+    }
+
     /// The object of an optional parameter.
     pub(crate) fn optional(&self) -> Option<&T> {
         self.object.as_deref()

@@ -18,6 +18,9 @@ pub(crate) enum Unary {
     Gelu,
     GeluTanh,
     Silu,
+    Sin,
+    Cos,
+    Reciprocal,
 }
 
 /// A function of two numbers of one type.
@@ -38,6 +41,9 @@ pub(crate) enum Relation {
     Equal,
     Less,
     Greater,
+    /// Holds where one is not a number.
+    NotEqual,
+    GreaterOrEqual,
 }
 
 /// What elementwise operators do with a compute type.
@@ -55,6 +61,8 @@ pub(crate) fn relate<C: Compute>(relation: Relation, x: &mut [C], y: &[C]) {
         Relation::Equal => zip(x, y, |x, y| truth(x == y)),
         Relation::Less => zip(x, y, |x, y| truth(x < y)),
         Relation::Greater => zip(x, y, |x, y| truth(x > y)),
+        Relation::NotEqual => zip(x, y, |x, y| truth(x != y)),
+        Relation::GreaterOrEqual => zip(x, y, |x, y| truth(x >= y)),
     }
 }
 
@@ -184,6 +192,9 @@ impl Math for f32 {
                 x * sigmoid_f32(2.0 * GELU_SCALE * (x + GELU_CUBE * x * x * x))
             }),
             Unary::Silu => map(x, |x| x * sigmoid_f32(x)),
+            Unary::Sin => map(x, f32::sin),
+            Unary::Cos => map(x, f32::cos),
+            Unary::Reciprocal => map(x, f32::recip),
         }
     }
 
@@ -212,6 +223,9 @@ impl Math for f64 {
             Unary::Tanh => map(x, f64::tanh),
             Unary::Sigmoid => map(x, |x| 1.0 / (1.0 + (-x).exp())),
             Unary::Relu => map(x, |x| if x < 0.0 { 0.0 } else { x }),
+            Unary::Sin => map(x, f64::sin),
+            Unary::Cos => map(x, f64::cos),
+            Unary::Reciprocal => map(x, f64::recip),
             Unary::Gelu | Unary::GeluTanh | Unary::Silu => {
                 unreachable!("{f:?} of DOUBLE is refused")
             }

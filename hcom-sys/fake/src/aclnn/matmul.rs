@@ -31,6 +31,23 @@ pub(crate) fn matmul(
     plan(x, y, out, cube_math_type)
 }
 
+/// aclnnMm: `out = x · y` for two dimensions each. Types and `cube_math_type` as for aclnnMatmul.
+pub(crate) fn mm(
+    x: Arg<Tensor>,
+    y: Arg<Tensor>,
+    out: Arg<Tensor>,
+    cube_math_type: i8,
+) -> Outcome<Plan> {
+    let (x, y, out) = (x.input()?, y.input()?, out.output()?);
+    for operand in [&x, &y, &out] {
+        if operand.rank() != 2 {
+            let got = format!("{:?}", operand.dims());
+            return Err(bad(&operand.name, "two dimensions", got));
+        }
+    }
+    plan(x, y, out, cube_math_type)
+}
+
 /// aclnnBatchMatMul: `out[b] = x[b] · y[b]` for three dimensions each; a batch of 1 repeats. Types and
 /// `cube_math_type` as for aclnnMatmul.
 pub(crate) fn batch_matmul(

@@ -5,6 +5,7 @@
 //! | `dtype`, `layout` | element types and their promotion; strides and views |
 //! | `object`, `executor` | what the caller hands in; checked operands, plans, launch |
 //! | `compute`, `math` | reading and writing blocks in a compute type; functions on slices |
+//! | `missing` | the names of those that are not here |
 //! | `elementwise`, `reduce`, `norm`, `matmul`, `index`, `shape`, `create` | the operators by family |
 //!
 //! A kernel is safe code: it reads blocks of elements in the order of their indices, computes, and writes blocks. It
@@ -21,6 +22,7 @@ pub(crate) mod index;
 pub(crate) mod layout;
 pub(crate) mod math;
 pub(crate) mod matmul;
+mod missing;
 pub(crate) mod norm;
 pub(crate) mod object;
 pub(crate) mod reduce;

@@ -117,6 +117,26 @@ pub(crate) fn slice_v2(
     view_copy(x, view, out)
 }
 
+/// aclnnSlice: the elements `start, start + step, …` below `end` along `dim`; bounds as for aclnnSliceV2.
+pub(crate) fn slice(
+    x: Arg<Tensor>,
+    dim: i64,
+    start: i64,
+    end: i64,
+    step: i64,
+    out: Arg<Tensor>,
+) -> Outcome<Plan> {
+    let one = |name, value| Arg::fixed(name, vec![value]);
+    slice_v2(
+        x,
+        one("start", start),
+        one("end", end),
+        one("dim", dim),
+        one("step", step),
+        out,
+    )
+}
+
 /// aclnnCat: the tensors behind each other along `dim`; converted to the output's type. Tensors of shape `[0]` are
 /// left out. All types; different ones only if real.
 pub(crate) fn cat(tensors: Arg<Vec<usize>>, dim: i64, out: Arg<Tensor>) -> Outcome<Plan> {

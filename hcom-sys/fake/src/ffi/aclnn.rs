@@ -119,6 +119,47 @@ macro_rules! for_each_operator {
             aclnnTriu aclnnTriuGetWorkspaceSize(self_: *const aclTensor, diagonal: i64, out: *mut aclTensor)
                 = shape::triangle(Triangle::Upper, self_, diagonal, out);
 
+            aclnnSin aclnnSinGetWorkspaceSize(self_: *const aclTensor, out: *mut aclTensor)
+                = elementwise::unary(Unary::Sin, self_, out);
+            aclnnCos aclnnCosGetWorkspaceSize(input: *const aclTensor, out: *mut aclTensor)
+                = elementwise::unary(Unary::Cos, input, out);
+            aclnnReciprocal aclnnReciprocalGetWorkspaceSize(self_: *const aclTensor, out: *mut aclTensor)
+                = elementwise::unary(Unary::Reciprocal, self_, out);
+            aclnnInplaceAdd aclnnInplaceAddGetWorkspaceSize(selfRef: *const aclTensor, other: *const aclTensor, alpha: *const aclScalar)
+                = elementwise::inplace_add(selfRef, other, alpha);
+            aclnnInplaceAdds aclnnInplaceAddsGetWorkspaceSize(selfRef: *const aclTensor, other: *const aclScalar, alpha: *const aclScalar)
+                = elementwise::inplace_adds(selfRef, other, alpha);
+            aclnnInplaceMul aclnnInplaceMulGetWorkspaceSize(selfRef: *mut aclTensor, other: *const aclTensor)
+                = elementwise::inplace_mul(selfRef, other);
+            aclnnInplaceMuls aclnnInplaceMulsGetWorkspaceSize(selfRef: *mut aclTensor, other: *const aclScalar)
+                = elementwise::muls(selfRef.again(), other, selfRef);
+            aclnnSubs aclnnSubsGetWorkspaceSize(self_: *const aclTensor, other: *const aclScalar, alpha: *const aclScalar, out: *mut aclTensor)
+                = elementwise::subs(self_, other, alpha, out);
+            aclnnDivs aclnnDivsGetWorkspaceSize(self_: *const aclTensor, other: *const aclScalar, out: *mut aclTensor)
+                = elementwise::by_scalar(Binary::Div, self_, other, out);
+            aclnnPowTensorScalar aclnnPowTensorScalarGetWorkspaceSize(self_: *const aclTensor, exponent: *const aclScalar, out: *const aclTensor)
+                = elementwise::by_scalar(Binary::Pow, self_, exponent, out);
+            aclnnClampMin aclnnClampMinGetWorkspaceSize(self_: *const aclTensor, clipValueMin: *const aclScalar, out: *mut aclTensor)
+                = elementwise::by_scalar(Binary::Maximum, self_, clipValueMin, out);
+            aclnnEqScalar aclnnEqScalarGetWorkspaceSize(self_: *const aclTensor, other: *const aclScalar, out: *mut aclTensor)
+                = elementwise::compare_scalar(Relation::Equal, self_, other, out);
+            aclnnNeScalar aclnnNeScalarGetWorkspaceSize(self_: *const aclTensor, other: *const aclScalar, out: *mut aclTensor)
+                = elementwise::compare_scalar(Relation::NotEqual, self_, other, out);
+            aclnnGtScalar aclnnGtScalarGetWorkspaceSize(self_: *const aclTensor, other: *const aclScalar, out: *mut aclTensor)
+                = elementwise::compare_scalar(Relation::Greater, self_, other, out);
+            aclnnLtScalar aclnnLtScalarGetWorkspaceSize(self_: *const aclTensor, other: *const aclScalar, out: *mut aclTensor)
+                = elementwise::compare_scalar(Relation::Less, self_, other, out);
+            aclnnGeScalar aclnnGeScalarGetWorkspaceSize(self_: *const aclTensor, other: *const aclScalar, out: *mut aclTensor)
+                = elementwise::compare_scalar(Relation::GreaterOrEqual, self_, other, out);
+            aclnnMm aclnnMmGetWorkspaceSize(self_: *const aclTensor, mat2: *const aclTensor, out: *mut aclTensor, cubeMathType: i8)
+                = matmul::mm(self_, mat2, out, cubeMathType);
+            aclnnInplaceZero aclnnInplaceZeroGetWorkspaceSize(selfRef: *mut aclTensor)
+                = create::inplace_number(selfRef, 0);
+            aclnnInplaceOne aclnnInplaceOneGetWorkspaceSize(selfRef: *const aclTensor)
+                = create::inplace_number(selfRef, 1);
+            aclnnSlice aclnnSliceGetWorkspaceSize(self_: *const aclTensor, dim: i64, start: i64, end: i64, step: i64, out: *mut aclTensor)
+                = shape::slice(self_, dim, start, end, step, out);
+
             aclnnCast aclnnCastGetWorkspaceSize(self_: *const aclTensor, dtype: aclDataType, out: *mut aclTensor)
                 = create::cast(self_, dtype, out);
             aclnnInplaceCopy aclnnInplaceCopyGetWorkspaceSize(selfRef: *mut aclTensor, src: *const aclTensor)

@@ -1,0 +1,28 @@
+/*
+ * aclnn operators. NAMEGetWorkspaceSize checks the arguments and says how many bytes of device
+ * memory NAME needs; NAME queues the work and consumes the executor.
+ *
+ * @library libopapi.so
+ */
+#ifndef HCOM_ACLNNOP_ACLNN_POW_H
+#define HCOM_ACLNNOP_ACLNN_POW_H
+
+#include "../aclnn/aclnn_base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** out = self to the power of a scalar. */
+aclnnStatus aclnnPowTensorScalarGetWorkspaceSize(const aclTensor *self,
+    const aclScalar *exponent, const aclTensor *out, uint64_t *workspaceSize,
+    aclOpExecutor **executor);
+/** Queues the prepared call. */
+aclnnStatus aclnnPowTensorScalar(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor,
+    aclrtStream stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
