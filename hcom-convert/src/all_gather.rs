@@ -96,7 +96,7 @@ mod tests {
         let call = Call::AllGather {
             output: fixed(output.0, output.1),
         };
-        check(Some(fixed(F32, input)), &[0, 1], 0, &call, expected);
+        check([fixed(F32, input)], &[0, 1], 0, &call, expected);
     }
 
     #[test]

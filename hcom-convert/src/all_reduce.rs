@@ -21,18 +21,10 @@ pub fn convert(
     reduction: Reduction,
     group: GroupId,
 ) -> Result<ValueId, ConvertError> {
-    let group_size = context.member_of(CALL, group)?.group_size();
-    reduction::lower(
-        CALL,
-        context,
-        tensor,
-        reduction,
-        group_size,
-        |context, x, op| {
-            let attrs = Attrs::new().with("op", op).with("group", group);
-            context.push(Op::AllReduce, &[x], attrs)
-        },
-    )
+    reduction::lower(CALL, context, tensor, reduction, group, |context, x, op| {
+        let attrs = Attrs::new().with("op", op).with("group", group);
+        context.push(Op::AllReduce, &[x], attrs)
+    })
 }
 
 #[cfg(test)]
@@ -46,7 +38,7 @@ mod tests {
         let call = Call::AllReduce {
             reduction: reduction.into(),
         };
-        check(Some(fixed(dtype, &[2, 3])), &[0, 1], 0, &call, expected);
+        check([fixed(dtype, &[2, 3])], &[0, 1], 0, &call, expected);
     }
 
     #[test]
@@ -232,7 +224,7 @@ mod tests {
         let call = Call::AllReduce {
             reduction: ReduceOp::Sum.into(),
         };
-        let ty = Some(fixed(DType::F32, &[1]));
+        let ty = [fixed(DType::F32, &[1])];
         check(
             ty,
             &[1, 3],

@@ -28,7 +28,7 @@ mod tests {
     #[test]
     fn one_node_without_operands() {
         check(
-            None,
+            [],
             &[0, 1],
             0,
             &Call::Barrier,
@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn an_outsider_is_refused() {
         check(
-            None,
+            [],
             &[1, 3],
             0,
             &Call::Barrier,

@@ -9,7 +9,8 @@ use std::fmt;
 
 const CALL: &str = "broadcast";
 
-/// The rank that sends, in either of the two numberings.
+/// The one rank that a call singles out (the root, the peer of a transfer), in either of the two
+/// numberings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Root {
     /// Rank within the world.
@@ -30,7 +31,7 @@ impl fmt::Display for Root {
 /// Adds a broadcast of `tensor` and returns the value it has afterwards.
 ///
 /// # Errors
-/// [`ConvertError::NotInGroup`] for the recording rank, [`ConvertError::RootNotInGroup`] for the
+/// [`ConvertError::NotInGroup`] for the recording rank, [`ConvertError::RankNotInGroup`] for the
 /// root.
 pub fn convert(
     context: &mut Context<'_>,
@@ -38,18 +39,7 @@ pub fn convert(
     root: Root,
     group: GroupId,
 ) -> Result<ValueId, ConvertError> {
-    let members = context.member_of(CALL, group)?;
-    let group_rank = match root {
-        Root::Global(rank) => members.rank_of(rank),
-        Root::Group(rank) => (rank < members.group_size()).then_some(rank),
-    };
-    let Some(group_rank) = group_rank else {
-        return Err(ConvertError::RootNotInGroup {
-            root,
-            group: members.name.clone(),
-            ranks: members.ranks.clone(),
-        });
-    };
+    let group_rank = context.group_rank(CALL, "root", root, group)?;
     let attrs = Attrs::new().with("root", group_rank).with("group", group);
     context.push(Op::Broadcast, &[tensor], attrs)
 }
@@ -64,7 +54,7 @@ mod tests {
 
     fn broadcast(root: Root, ranks: &[u32], rank: u32, expected: Expect) {
         check(
-            Some(fixed(F32, &[1])),
+            [fixed(F32, &[1])],
             ranks,
             rank,
             &Call::Broadcast { root },

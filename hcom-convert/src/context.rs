@@ -1,5 +1,6 @@
 //! Where a conversion puts its nodes, and why it may refuse.
 
+use crate::Root;
 use hcom_ir::{
     Attr, Attrs, Builder, DType, Diagnostic, DimError, Group, GroupId, Op, ReduceOp, Shape, Type,
     ValueId,
@@ -73,6 +74,121 @@ impl Context<'_> {
         let attrs = Attrs::new().with("shape", ty.shape.clone());
         self.push(Op::Reshape, &[value], attrs)
     }
+
+    /// The group rank behind `named`, which plays `role` in `call`.
+    pub(crate) fn group_rank(
+        &self,
+        call: &'static str,
+        role: &'static str,
+        named: Root,
+        id: GroupId,
+    ) -> Result<u32, ConvertError> {
+        let group = self.member_of(call, id)?;
+        let rank = match named {
+            Root::Global(rank) => group.rank_of(rank),
+            Root::Group(rank) => (rank < group.group_size()).then_some(rank),
+        };
+        rank.ok_or_else(|| ConvertError::RankNotInGroup {
+            call,
+            role,
+            rank: named,
+            group: group.name.clone(),
+            ranks: group.ranks.clone(),
+        })
+    }
+
+    /// The recording rank's rank in the group.
+    pub(crate) fn own_rank(&self, call: &'static str, id: GroupId) -> Result<u32, ConvertError> {
+        self.group_rank(call, "this rank", Root::Global(self.rank), id)
+    }
+
+    /// `values` one after the other, as one dimension.
+    pub(crate) fn packed(
+        &mut self,
+        call: &'static str,
+        values: &[ValueId],
+    ) -> Result<ValueId, ConvertError> {
+        let mut flat = Vec::with_capacity(values.len());
+        for &value in values {
+            let ty = self.builder.ty(value).clone();
+            let ty = Type::fixed(ty.dtype, &[elements(call, &ty)?]);
+            flat.push(self.reshape(value, &ty)?);
+        }
+        match flat[..] {
+            [only] => Ok(only),
+            _ => self.push(Op::Concat, &flat, Attrs::new().with("dim", 0)),
+        }
+    }
+
+    /// Cuts the one dimension of `value` into pieces of these types.
+    pub(crate) fn unpacked(
+        &mut self,
+        call: &'static str,
+        value: ValueId,
+        types: &[Type],
+    ) -> Result<Vec<ValueId>, ConvertError> {
+        let sizes = all_elements(call, types)?;
+        let pieces = match sizes[..] {
+            [_] => vec![value],
+            _ => {
+                let attrs = Attrs::new().with("dim", 0).with("sizes", sizes);
+                self.builder.push(Op::Split, &[value], attrs)?.to_vec()
+            }
+        };
+        pieces
+            .into_iter()
+            .zip(types)
+            .map(|(piece, ty)| self.reshape(piece, ty))
+            .collect()
+    }
+
+    /// Fails unless `list` has one tensor of type `dtype` per rank of the group.
+    pub(crate) fn one_per_rank(
+        &self,
+        call: &'static str,
+        list: &[Type],
+        dtype: DType,
+        id: GroupId,
+    ) -> Result<(), ConvertError> {
+        let group_size = self.member_of(call, id)?.group_size();
+        if list.len() != group_size as usize {
+            return Err(ConvertError::ListLength {
+                call,
+                got: list.len(),
+                group_size,
+            });
+        }
+        match list.iter().position(|ty| ty.dtype != dtype) {
+            None => Ok(()),
+            Some(index) => Err(ConvertError::ListElement {
+                call,
+                index,
+                got: Box::new(list[index].clone()),
+                expected: format!("elements of {dtype}"),
+            }),
+        }
+    }
+
+    /// The types of `values`.
+    pub(crate) fn types(&self, values: &[ValueId]) -> Vec<Type> {
+        values
+            .iter()
+            .map(|value| self.builder.ty(*value).clone())
+            .collect()
+    }
+}
+
+/// The number of elements, which must be known.
+pub(crate) fn elements(call: &'static str, ty: &Type) -> Result<u64, ConvertError> {
+    ty.elements().ok_or_else(|| ConvertError::Symbolic {
+        call,
+        ty: Box::new(ty.clone()),
+    })
+}
+
+/// The numbers of elements of `types`, which must be known.
+pub(crate) fn all_elements(call: &'static str, types: &[Type]) -> Result<Vec<u64>, ConvertError> {
+    types.iter().map(|ty| elements(call, ty)).collect()
 }
 
 /// Why a call cannot be recorded.
@@ -91,15 +207,69 @@ pub enum ConvertError {
         /// The group's ranks, within the world.
         ranks: Vec<u32>,
     },
-    /// The root is no member of the group.
-    #[error("broadcast: root {root} is not in group {group} (ranks {ranks:?})")]
-    RootNotInGroup {
-        /// The root as the caller gave it.
-        root: crate::Root,
+    /// The root or the peer is no member of the group.
+    #[error("{call}: {role} {rank} is not in group {group} (ranks {ranks:?})")]
+    RankNotInGroup {
+        /// The call.
+        call: &'static str,
+        /// What the rank is to the call: `root` or `peer`.
+        role: &'static str,
+        /// The rank as the caller gave it.
+        rank: Root,
         /// The group's name.
         group: String,
         /// The group's ranks, within the world.
         ranks: Vec<u32>,
+    },
+    /// A rank is asked to send to itself or to receive from itself.
+    #[error("{call}: rank {rank} is its own peer; copy the tensor instead")]
+    OwnPeer {
+        /// The call.
+        call: &'static str,
+        /// The recording rank, within the world.
+        rank: u32,
+    },
+    /// A list does not have one tensor per rank.
+    #[error("{call}: the list has {got} tensors, expected {group_size}, one per rank of the group")]
+    ListLength {
+        /// The call.
+        call: &'static str,
+        /// Number of tensors given.
+        got: usize,
+        /// Number of ranks in the group.
+        group_size: u32,
+    },
+    /// A tensor of a list does not fit.
+    #[error("{call}: tensor {index} of the list is {got}, expected {expected}")]
+    ListElement {
+        /// The call.
+        call: &'static str,
+        /// Position in the list.
+        index: usize,
+        /// Its type.
+        got: Box<Type>,
+        /// What would fit.
+        expected: String,
+    },
+    /// A list of splits does not fit.
+    #[error("{call}: {side} splits {splits:?}: {reason}")]
+    Splits {
+        /// The call.
+        call: &'static str,
+        /// Which list: `input` or `output`.
+        side: &'static str,
+        /// Rows per rank, as given.
+        splits: Vec<u64>,
+        /// What is wrong with them.
+        reason: String,
+    },
+    /// The call needs a number of elements that only the run knows.
+    #[error("{call}: the size of {ty} must be known when it is recorded")]
+    Symbolic {
+        /// The call.
+        call: &'static str,
+        /// The type.
+        ty: Box<Type>,
     },
     /// The reduction is not defined, or not available, for the element type.
     #[error("{call}: {op} of {dtype}: {reason}")]
@@ -182,7 +352,7 @@ impl From<Diagnostic> for ConvertError {
 pub(crate) mod tests {
     use crate::{Call, Context, convert};
     use expect_test::Expect;
-    use hcom_ir::{Builder, DType, Group, Type};
+    use hcom_ir::{Builder, DType, Group, Type, ValueId};
 
     /// A type whose shape is known.
     pub(crate) fn fixed(dtype: DType, shape: &[u64]) -> Type {
@@ -193,7 +363,7 @@ pub(crate) mod tests {
     /// text.
     #[track_caller]
     pub(crate) fn check(
-        operand: Option<Type>,
+        operands: impl IntoIterator<Item = Type>,
         ranks: &[u32],
         rank: u32,
         call: &Call,
@@ -204,22 +374,31 @@ pub(crate) mod tests {
             name: "g".into(),
             ranks: ranks.to_vec(),
         });
-        let operand = operand.map(|ty| builder.input("x", ty, false));
+        let operands: Vec<Type> = operands.into_iter().collect();
+        let operands: Vec<ValueId> = match operands.len() {
+            1 => vec![builder.input("x", operands[0].clone(), false)],
+            _ => (0..)
+                .zip(operands)
+                .map(|(index, ty)| builder.input(&format!("x{index}"), ty, false))
+                .collect(),
+        };
         let mut context = Context {
             builder: &mut builder,
             rank,
             world_size: 4,
         };
-        let actual = match convert(&mut context, call, operand, group) {
-            Ok(value) => builder
-                .finish(
-                    value
-                        .map(|value| ("y".to_owned(), value))
-                        .into_iter()
-                        .collect(),
-                )
-                .expect("a converted graph is valid")
-                .to_string(),
+        let name = |(index, value): (u32, ValueId), of| match of {
+            1 => ("y".to_owned(), value),
+            _ => (format!("y{index}"), value),
+        };
+        let actual = match convert(&mut context, call, &operands, group) {
+            Ok(values) => {
+                let of = values.len();
+                builder
+                    .finish((0..).zip(values).map(|pair| name(pair, of)).collect())
+                    .expect("a converted graph is valid")
+                    .to_string()
+            }
             Err(error) => error.to_string(),
         };
         expected.assert_eq(&actual);

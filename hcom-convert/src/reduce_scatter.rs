@@ -56,20 +56,13 @@ pub fn along(
 ) -> Result<ValueId, ConvertError> {
     let group_size = context.member_of(CALL, group)?.group_size();
     block(context.builder.ty(input), dim, group_size)?;
-    reduction::lower(
-        CALL,
-        context,
-        input,
-        reduction,
-        group_size,
-        |context, x, op| {
-            let attrs = Attrs::new()
-                .with("op", op)
-                .with("dim", dim)
-                .with("group", group);
-            context.push(Op::ReduceScatter, &[x], attrs)
-        },
-    )
+    reduction::lower(CALL, context, input, reduction, group, |context, x, op| {
+        let attrs = Attrs::new()
+            .with("op", op)
+            .with("dim", dim)
+            .with("group", group);
+        context.push(Op::ReduceScatter, &[x], attrs)
+    })
 }
 
 /// The type of one rank's block.
@@ -110,7 +103,7 @@ mod tests {
             reduction: op.into(),
             output: fixed(output.0, output.1),
         };
-        check(Some(fixed(I32, input)), &[0, 1], 0, &call, expected);
+        check([fixed(I32, input)], &[0, 1], 0, &call, expected);
     }
 
     #[test]

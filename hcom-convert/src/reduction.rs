@@ -16,7 +16,7 @@
 //! has none), premul_sum without a factor or of integers.
 
 use crate::{Context, ConvertError};
-use hcom_ir::{Attrs, DType, Op, ReduceOp, ValueId};
+use hcom_ir::{Attrs, DType, GroupId, Op, ReduceOp, ValueId};
 
 /// A reduction operator with the factor that [`ReduceOp::PremulSum`] needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,6 +43,31 @@ impl From<ReduceOp> for Reduction {
     }
 }
 
+/// Fails if `reduction` is refused for elements of `dtype`, before anything is added.
+///
+/// # Errors
+/// [`ConvertError::Reduction`].
+pub(crate) fn check(
+    call: &'static str,
+    reduction: Reduction,
+    dtype: DType,
+) -> Result<(), ConvertError> {
+    checked_plan(call, reduction, dtype).map(drop)
+}
+
+fn checked_plan(
+    call: &'static str,
+    reduction: Reduction,
+    dtype: DType,
+) -> Result<Plan, ConvertError> {
+    plan(reduction, dtype).map_err(|reason| ConvertError::Reduction {
+        call,
+        op: reduction.op,
+        dtype,
+        reason,
+    })
+}
+
 /// Adds `collective` with an operator of the library, and around it what `reduction` needs.
 ///
 /// # Errors
@@ -52,21 +77,17 @@ pub(crate) fn lower<'a>(
     context: &mut Context<'a>,
     tensor: ValueId,
     reduction: Reduction,
-    group_size: u32,
+    group: GroupId,
     collective: impl FnOnce(&mut Context<'a>, ValueId, ReduceOp) -> Result<ValueId, ConvertError>,
 ) -> Result<ValueId, ConvertError> {
     let dtype = context.builder.ty(tensor).dtype;
+    let group_size = context.member_of(call, group)?.group_size();
     let Plan {
         wide,
         scale,
         op,
         mean,
-    } = plan(reduction, dtype).map_err(|reason| ConvertError::Reduction {
-        call,
-        op: reduction.op,
-        dtype,
-        reason,
-    })?;
+    } = checked_plan(call, reduction, dtype)?;
     let mut value = context.cast(tensor, wide)?;
     if let Some(factor) = scale {
         let factor = context.scalar(factor, wide)?;

@@ -52,7 +52,7 @@ fn all_reduce<T: Element + PartialEq + std::fmt::Debug>(
         .collect();
     let results = run(&inputs, |context, x, group| {
         let call = Call::AllReduce { reduction };
-        convert(context, &call, Some(x), group).unwrap().unwrap()
+        convert(context, &call, &[x], group).unwrap()[0]
     });
     assert!(results.iter().all(|result| *result == results[0]));
     results[0][0]
@@ -136,7 +136,7 @@ fn the_root_is_a_rank_of_the_group() {
     for root in [Root::Global(1), Root::Group(1)] {
         let results = run(&inputs, |context, x, group| {
             let call = Call::Broadcast { root };
-            convert(context, &call, Some(x), group).unwrap().unwrap()
+            convert(context, &call, &[x], group).unwrap()[0]
         });
         assert_eq!(results, [[30], [30]]);
     }

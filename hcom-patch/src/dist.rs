@@ -14,18 +14,27 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 
-pub use hcom_convert::{Reduction, Root};
+mod calls;
+mod transfers;
+
+pub use calls::{
+    all_gather, all_gather_into_tensor, all_gather_into_tensor_uneven, all_reduce, all_to_all,
+    all_to_all_single, barrier, broadcast, gather, reduce, reduce_scatter, reduce_scatter_tensor,
+    reduce_scatter_tensor_uneven, scatter,
+};
+pub use hcom_convert::{Peer, Reduction, Root};
 pub use hcom_ir::ReduceOp;
+pub use transfers::{Transfer, batch_isend_irecv, irecv, isend, recv, send};
 
 /// The collective calls, run now or recorded.
 pub(crate) trait CollectiveCalls {
-    /// Makes `call` over `group`: reads `operand` and writes `target`, which are the same tensor
-    /// in an in-place call and both absent in a barrier.
+    /// Makes `call` over `group`: reads `operands` and writes `targets`, which are the same tensor
+    /// in an in-place call.
     fn collective(
         &mut self,
         call: &Call,
-        target: Option<&Tensor>,
-        operand: Option<&Tensor>,
+        targets: &[&Tensor],
+        operands: &[&Tensor],
         group: &Group,
         location: &'static Location<'static>,
     ) -> Result<(), Error>;
@@ -196,96 +205,21 @@ fn group(name: String, ranks: Vec<u32>) -> Group {
     Group(Arc::new(hcom_ir::Group { name, ranks }))
 }
 
-/// Makes the element-wise reduction over the group of all ranks' tensors every rank's tensor.
-///
-/// `reduction` is a [`ReduceOp`], or [`Reduction::premul_sum`].
-///
-/// # Errors
-/// [`Error::Convert`] if this rank is not in the group or the reduction has no meaning for the
-/// element type; [`Error::Runtime`] if the collective fails.
-#[track_caller]
-pub fn all_reduce(
-    tensor: &mut Tensor,
-    reduction: impl Into<Reduction>,
-    group: &Group,
-) -> Result<(), Error> {
-    let call = Call::AllReduce {
-        reduction: reduction.into(),
-    };
-    dispatch(&call, Some(tensor), Some(tensor), group)
-}
-
-/// Writes all ranks' `input` into every rank's `output`, in group order: concatenated
-/// (`[group_size * n, …]`), stacked (`[group_size, n, …]`), or in any shape with as many elements.
-///
-/// # Errors
-/// [`Error::Convert`] if this rank is not in the group or `output` does not fit;
-/// [`Error::Runtime`] if the collective fails.
-#[track_caller]
-pub fn all_gather_into_tensor(
-    output: &mut Tensor,
-    input: &Tensor,
-    group: &Group,
-) -> Result<(), Error> {
-    let call = Call::AllGather {
-        output: output.ty().clone(),
-    };
-    dispatch(&call, Some(output), Some(input), group)
-}
-
-/// Reduces all ranks' `input` element by element and writes block `i` of dimension 0 into the
-/// `output` of group rank `i`.
-///
-/// # Errors
-/// [`Error::Convert`] if this rank is not in the group, the group's size does not divide
-/// dimension 0, `output` does not fit, or the reduction has no meaning for the element type;
-/// [`Error::Runtime`] if the collective fails.
-#[track_caller]
-pub fn reduce_scatter_tensor(
-    output: &mut Tensor,
-    input: &Tensor,
-    reduction: impl Into<Reduction>,
-    group: &Group,
-) -> Result<(), Error> {
-    let call = Call::ReduceScatter {
-        reduction: reduction.into(),
-        output: output.ty().clone(),
-    };
-    dispatch(&call, Some(output), Some(input), group)
-}
-
-/// Makes the root's tensor every rank's tensor.
-///
-/// # Errors
-/// [`Error::Convert`] if this rank or the root is not in the group; [`Error::Runtime`] if the
-/// collective fails.
-#[track_caller]
-pub fn broadcast(tensor: &mut Tensor, root: Root, group: &Group) -> Result<(), Error> {
-    dispatch(&Call::Broadcast { root }, Some(tensor), Some(tensor), group)
-}
-
-/// Lets no rank of the group go on before all have arrived.
-///
-/// # Errors
-/// [`Error::Convert`] if this rank is not in the group; [`Error::Runtime`] if a rank does not
-/// arrive.
-#[track_caller]
-pub fn barrier(group: &Group) -> Result<(), Error> {
-    dispatch(&Call::Barrier, None, None, group)
-}
-
+/// Runs or records `call`.
 #[track_caller]
 fn dispatch(
     call: &Call,
-    target: Option<&Tensor>,
-    operand: Option<&Tensor>,
+    targets: &[&Tensor],
+    operands: &[&Tensor],
     group: &Group,
 ) -> Result<(), Error> {
-    target.map_or(Ok(()), Tensor::check_writable)?;
+    for target in targets {
+        target.check_writable()?;
+    }
     let location = Location::caller();
     scope::with_active(|recorder| match recorder {
-        Some(recorder) => recorder.collective(call, target, operand, group, location),
-        None => eager::Eager.collective(call, target, operand, group, location),
+        Some(recorder) => recorder.collective(call, targets, operands, group, location),
+        None => eager::Eager.collective(call, targets, operands, group, location),
     })
 }
 

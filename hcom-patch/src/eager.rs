@@ -46,38 +46,43 @@ impl CollectiveCalls for Eager {
     fn collective(
         &mut self,
         call: &Call,
-        target: Option<&Tensor>,
-        operand: Option<&Tensor>,
+        targets: &[&Tensor],
+        operands: &[&Tensor],
         group: &Group,
         _: &'static Location<'static>,
     ) -> Result<(), Error> {
         let rank = Rank::current()?;
         let mut builder = Builder::new(call.name());
         let id = builder.group(group.as_ir().clone());
-        let input = operand.map(|tensor| builder.input("x", tensor.ty().clone(), false));
+        let inputs: Vec<ValueId> = operands
+            .iter()
+            .map(|tensor| builder.input("x", tensor.ty().clone(), false))
+            .collect();
         let mut context = Context {
             builder: &mut builder,
             rank: rank.rank,
             world_size: rank.world_size,
         };
-        let result = convert(&mut context, call, input, id)?;
-        let outputs = result.map(|value| ("y".to_owned(), value));
-        let graph = builder.finish(outputs.into_iter().collect())?;
+        let results = convert(&mut context, call, &inputs, id)?;
+        let graph = builder.finish(Vec::new())?;
 
         let runtime = rank.runtime(call.name())?;
         let mut values: FxHashMap<ValueId, Array> = FxHashMap::default();
-        if let (Some(input), Some(operand)) = (input, operand) {
-            values.insert(input, operand.data()?);
+        for (input, operand) in inputs.iter().zip(operands) {
+            values.insert(*input, operand.data()?);
         }
         for (_, node) in graph.nodes() {
             let operands: Vec<&Array> = node.operands.iter().map(|value| &values[value]).collect();
-            let over = node.group().map(|_| group.as_ir());
+            let over = node.group().map(|group| graph.group(group));
             let results = runtime.eager(node.op, &node.attrs, over, &operands)?;
             values.extend(node.results.iter().copied().zip(results));
         }
-        match (target, result) {
-            (Some(target), Some(value)) => store(target, &values[&value]),
-            _ => Ok(()),
+        for (target, value) in targets.iter().zip(&results) {
+            // A tensor that keeps its value needs no copy onto itself.
+            if !inputs.contains(value) {
+                store(target, &values[value])?;
+            }
         }
+        Ok(())
     }
 }

@@ -75,7 +75,7 @@ mod scope;
 pub mod tensor;
 
 pub use compile::{Collectives, Compiled, Config, Report, compile};
-pub use dist::{Group, ReduceOp, Reduction, Root};
+pub use dist::{Group, Peer, ReduceOp, Reduction, Root};
 pub use error::Error;
 pub use export::export;
 pub use foreign::DeviceTensor;

@@ -366,17 +366,20 @@ impl CollectiveCalls for Recorder {
     fn collective(
         &mut self,
         call: &Call,
-        target: Option<&Tensor>,
-        operand: Option<&Tensor>,
+        targets: &[&Tensor],
+        operands: &[&Tensor],
         group: &Group,
         location: &'static Location<'static>,
     ) -> Result<(), Error> {
         if self.cut {
             self.break_graph("a collective is no part of the graph", location)?;
-            return eager::Eager.collective(call, target, operand, group, location);
+            return eager::Eager.collective(call, targets, operands, group, location);
         }
-        let operand = operand.map(|tensor| self.value(tensor)).transpose()?;
-        if let Some(target) = target {
+        let operands = operands
+            .iter()
+            .map(|tensor| self.value(tensor))
+            .collect::<Result<Vec<_>, _>>()?;
+        for target in targets {
             self.value(target)?;
         }
         self.locate(location);
@@ -386,8 +389,8 @@ impl CollectiveCalls for Recorder {
             rank: self.rank,
             world_size: self.world_size,
         };
-        let value = convert(&mut context, call, operand, group)?;
-        if let (Some(target), Some(value)) = (target, value) {
+        let values = convert(&mut context, call, &operands, group)?;
+        for (target, value) in targets.iter().zip(values) {
             self.piece.current.insert(target.id(), value);
         }
         Ok(())
