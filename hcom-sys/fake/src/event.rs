@@ -6,6 +6,8 @@
 //!
 //! A record that is skipped because earlier work failed completes with that failure, so that it reaches whoever waits.
 
+mod shared;
+
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -20,6 +22,7 @@ use crate::handle::{self, Table};
 use crate::memory::lock;
 use crate::share::{self, Export};
 use crate::stream::{Stream, Work};
+use shared::{SharedRecording, SharedWaiting, wait_shared};
 
 /// `ACL_EVENT_SYNC`: other streams may wait for it.
 const SYNC: u32 = 1;
@@ -280,62 +283,6 @@ fn insert(device: u32, kind: Kind, flags: u32, ex: bool, shared: Option<Export>)
 pub(crate) fn open(device: u32, key: &str) -> Outcome<usize> {
     let export = Export::open_key(key, share::Kind::Event)?;
     insert(device, Kind::Fresh, SYNC | IPC, false, Some(export))
-}
-
-/// Reaches a record that other processes see.
-struct SharedRecording(Export, u64);
-
-impl Work for SharedRecording {
-    fn name(&self) -> &str {
-        "an event record"
-    }
-    fn run(&self, _: u64, _: &Stream) -> Outcome {
-        self.0.records()[1].fetch_max(self.1, Ordering::SeqCst);
-        Ok(())
-    }
-    fn skip(&self, _: u64, _: &Failure) {
-        // Others would wait for ever; they cannot be told of the failure.
-        self.0.records()[1].fetch_max(self.1, Ordering::SeqCst);
-    }
-}
-
-/// Waits until a shared event has reached its record `target`. Whoever reaches it may be another process that rings no
-/// bell.
-fn wait_shared(
-    export: &Export,
-    target: u64,
-    limit: Option<Duration>,
-    give_up: impl Fn() -> Option<Failure>,
-) -> Outcome {
-    let deadline = limit.map(|limit| Instant::now() + limit);
-    let mut nap = Duration::from_micros(2);
-    while export.records()[1].load(Ordering::SeqCst) < target {
-        if let Some(failure) = give_up() {
-            return Err(failure);
-        }
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            return refuse(
-                code::EVENT_SYNC_TIMEOUT,
-                "the event was not recorded in time",
-            );
-        }
-        std::thread::sleep(nap);
-        nap = (nap * 2).min(Duration::from_millis(1));
-    }
-    Ok(())
-}
-
-struct SharedWaiting(Export, u64, Option<Duration>);
-
-impl Work for SharedWaiting {
-    fn name(&self) -> &str {
-        "a wait for an event"
-    }
-    fn run(&self, _: u64, stream: &Stream) -> Outcome {
-        wait_shared(&self.0, self.1, self.2, || {
-            stream.aborted().then(|| stream.abort_failure())
-        })
-    }
 }
 
 /// The event that `event` names.

@@ -81,6 +81,7 @@ macro_rules! for_each_symbol {
         $crate::for_each_device_symbol!($callback);
         $crate::for_each_stream_symbol!($callback);
         $crate::for_each_memory_symbol!($callback);
+        $crate::for_each_copy_symbol!($callback);
         $crate::for_each_capture_symbol!($callback);
         $crate::for_each_hccl_symbol!($callback);
         $crate::for_each_tensor_function!($callback);

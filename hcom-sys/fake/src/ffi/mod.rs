@@ -6,6 +6,7 @@ pub(crate) mod aclnn;
 pub(crate) mod address;
 pub(crate) mod allocator;
 pub(crate) mod capture;
+pub(crate) mod copies;
 pub(crate) mod ext;
 pub(crate) mod graph;
 pub(crate) mod hccl;
@@ -26,6 +27,7 @@ pub mod all {
     pub use super::address::*;
     pub use super::allocator::*;
     pub use super::capture::*;
+    pub use super::copies::*;
     pub use super::ext::*;
     pub use super::graph::*;
     pub use super::hccl::*;
