@@ -18,7 +18,7 @@ use crate::{
     failure::{Failure, FailureKind},
     raw::{Communicator, Driver, Place, ROOT_INFO_BYTES, Stream, Workspace},
     settings::Settings,
-    watchdog::{LineId, Row, Watchdog},
+    watchdog::{LineId, Mark, Watchdog},
 };
 
 /// Tells the communicators of a rank apart.
@@ -115,20 +115,24 @@ impl Comm {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a collective as number `seq` of its group.
+    /// Names the communicator to the watchdog.
+    pub(crate) fn line(&self) -> LineId {
+        self.line
+    }
+
+    /// Queues a collective between its marks.
     pub(crate) fn launch(
         &self,
         collective: &Collective,
         from: Option<&Place>,
         to: Option<&Place>,
-        seq: u64,
-        row: &Arc<Row>,
+        mark: &Mark<'_>,
     ) -> Result<(), Error> {
-        self.watchdog.enter(self.line, seq, row, &self.stream)?;
+        self.watchdog.enter(mark, &self.stream)?;
         let size = self.group.group_size();
         self.communicator
             .launch(collective, from, to, size, &self.stream)?;
-        self.watchdog.leave(self.line, &self.stream)
+        self.watchdog.leave(mark, &self.stream)
     }
 
     /// Ends the communicator after a failure.

@@ -88,11 +88,50 @@ pub struct Position {
     pub ranks: Vec<u32>,
     /// Sequence number within the group, counted from 1.
     pub seq: u64,
+    /// The execution of a compiled graph that it is part of; `None` for a single operation.
+    pub run: Option<Run>,
+}
+
+impl Position {
+    /// Which replay it is in, when it is in one.
+    pub(crate) fn replay(&self) -> Option<u64> {
+        let run = self.run.as_ref()?;
+        run.replayed.then_some(run.number)
+    }
+}
+
+/// One execution of a compiled graph.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Name of the graph on the rank that says so.
+    pub graph: String,
+    /// Which of the graphs that were compiled for the group it is, counted from 1: the same on all
+    /// members, also when they name their graphs differently.
+    pub program: u64,
+    /// Which execution of the graph it is, counted from 1.
+    pub number: u64,
+    /// Whether a capture was replayed.
+    pub replayed: bool,
+}
+
+impl fmt::Display for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.replayed { "replay" } else { "run" };
+        write!(
+            f,
+            "{kind} {} of graph {} #{}",
+            self.number, self.graph, self.program
+        )
+    }
 }
 
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} of group {}", self.op, self.seq, self.group)
+        write!(f, "{} {} of group {}", self.op, self.seq, self.group)?;
+        match &self.run {
+            Some(run) if run.replayed => write!(f, " in {run}"),
+            _ => Ok(()),
+        }
     }
 }
 

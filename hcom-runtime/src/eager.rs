@@ -15,7 +15,7 @@ use crate::{
     plan::{Channel, Tasks},
     raw::{Communicator, Operator},
     runtime::Inner,
-    watchdog::Row,
+    watchdog::{Mark, Row},
 };
 
 /// What decides how an operation is executed.
@@ -101,10 +101,7 @@ impl Eager {
         Ok(Eager {
             lowered,
             channel,
-            row: Arc::new(Row {
-                op: op.name(),
-                node: graph.print_node(id),
-            }),
+            row: Row::new(&graph, id),
             literal: (op == Op::Constant).then(|| node.attrs.literal("value").clone()),
             results,
         })
@@ -209,7 +206,13 @@ pub(crate) fn execute(
                 let transfer = eager.channel.as_ref().is_some_and(|c| c.point_to_point);
                 let seq = launch.next_seq(&comm.group().ranks, transfer);
                 let (from, to) = (maybe(collective.from), maybe(collective.to));
-                comm.launch(collective, from.as_ref(), to.as_ref(), seq, &eager.row)
+                let mark = Mark::Issue {
+                    line: comm.line(),
+                    seq,
+                    row: &eager.row,
+                    run: None,
+                };
+                comm.launch(collective, from.as_ref(), to.as_ref(), &mark)
                     .map_err(|error| inner.watchdog.blame(error.at(|| eager.row.node.clone())))?;
             }
         }

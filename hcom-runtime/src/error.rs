@@ -121,6 +121,17 @@ pub enum Error {
         /// Global rank it was given to.
         rank: u32,
     },
+    /// There are as many captures as there may be.
+    #[error(
+        "graph {graph} needs a capture, and this rank has {limit} of at most {limit}; HCOM_CAPTURES \
+         sets the limit"
+    )]
+    Captures {
+        /// Name of the graph.
+        graph: String,
+        /// The limit.
+        limit: usize,
+    },
     /// The plan that was made breaks one of its own rules: a defect of this crate, found before
     /// anything was launched.
     #[error("the plan of graph {graph} is wrong: {violation}")]

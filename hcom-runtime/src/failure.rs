@@ -66,6 +66,10 @@ pub struct Failure {
     pub group: Option<String>,
     /// Sequence number of the collective within its group, counted from 1.
     pub seq: Option<u64>,
+    /// Name of the compiled graph that it is part of.
+    pub graph: Option<String>,
+    /// Which replay of the graph's capture it was, counted from 1, when it was one.
+    pub replay: Option<u64>,
     /// Global rank that noticed the failure.
     pub rank: u32,
     /// Global ranks that are missing or at fault.
@@ -88,6 +92,8 @@ impl Failure {
             op: None,
             group: None,
             seq: None,
+            graph: None,
+            replay: None,
             rank,
             ranks: Vec::new(),
             node: None,
@@ -107,6 +113,9 @@ impl fmt::Display for Failure {
             }
             if let Some(group) = &self.group {
                 write!(f, " of group {group}")?;
+            }
+            if let (Some(replay), Some(graph)) = (self.replay, &self.graph) {
+                write!(f, " in replay {replay} of graph {graph}")?;
             }
             f.write_str(": ")?;
         }
@@ -178,6 +187,16 @@ mod tests {
              all_reduce 4 of group tp)"
         );
         let failure = Failure {
+            graph: Some("mlp".into()),
+            replay: Some(6),
+            got: None,
+            ..failure
+        };
+        assert_eq!(
+            failure.to_string(),
+            "all_reduce 5 of group tp in replay 6 of graph mlp: timed out waiting for ranks 1, 3"
+        );
+        let failure = Failure {
             ranks: vec![2],
             ..Failure::new(FailureKind::PeerDied, 0)
         };
@@ -202,7 +221,8 @@ mod tests {
         assert_eq!(
             keys,
             [
-                "kind", "op", "group", "seq", "rank", "ranks", "node", "expected", "got", "help"
+                "kind", "op", "group", "seq", "graph", "replay", "rank", "ranks", "node",
+                "expected", "got", "help"
             ]
         );
         assert_eq!(value["kind"], "mismatch");

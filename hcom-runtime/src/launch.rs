@@ -2,21 +2,27 @@
 //!
 //! Compiling makes everything that does not change between executions: the plan, its memory, its
 //! communicators and events, the constants on the device and the description of every operator. An
-//! execution then walks through the steps of the plan. It allocates nothing but the outputs.
+//! execution then walks through the steps of the plan, or replays their capture. It allocates nothing
+//! but the outputs.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
 
-use hcom_ir::{Class, CostModel, Graph, Op};
+use hcom_ir::{Class, CostModel, Graph, Op, ValueId};
 
 use crate::{
     Array, Error, Mode, Plan, Trace,
     bound::Bound,
+    control::Run,
     crosscheck::{self, Uniformity},
     eager,
-    load::{Loaded, Outside},
+    load::{Loaded, Outside, Way},
     plan::{Step, Work, check},
     raw::Event,
-    runtime::{Inner, Launch},
+    replay::{self, Replay},
+    runtime::Inner,
     timeline::{Kind, Span},
 };
 
@@ -45,7 +51,15 @@ struct Shared {
     name: String,
     /// Inputs that an execution writes.
     written: Vec<usize>,
+    /// For each channel of the plan, which of the graphs compiled for its group this is.
+    programs: Vec<u64>,
     loaded: Mutex<Loaded>,
+    /// Executions issued so far. Changed while `loaded` is locked.
+    runs: AtomicU64,
+    /// The capture, in [`Mode::Replay`].
+    replay: Option<Replay>,
+    /// Why there is none.
+    fallback: Option<String>,
     /// The shortest measured microseconds of each task.
     measured: Mutex<Vec<Option<f64>>>,
 }
@@ -79,6 +93,12 @@ impl Executable {
                 violation,
             }
         })?;
+        let programs = plan
+            .tasks
+            .channels
+            .iter()
+            .map(|channel| launch.next_program(&channel.group.ranks, channel.point_to_point))
+            .collect();
         let loaded = Loaded::new(inner, &mut launch, graph, &plan)?;
         let written = (0..graph.inputs().len())
             .filter(|&input| {
@@ -88,22 +108,30 @@ impl Executable {
                     .any(|(_, node)| node.op == Op::CopyToInput && node.operands[1] == value)
             })
             .collect();
-        drop(launch);
         let name = if options.name.is_empty() {
             graph.name()
         } else {
             &options.name
         };
-        Ok(Executable(Arc::new(Shared {
+        let mut shared = Shared {
             inner: inner.clone(),
             graph: graph.clone(),
             uniformity,
             name: name.to_owned(),
             written,
+            programs,
             loaded: Mutex::new(loaded),
+            runs: AtomicU64::new(0),
+            replay: None,
+            fallback: None,
             measured: Mutex::new(vec![None; plan.durations_us.len()]),
             plan,
-        })))
+        };
+        if options.mode == Mode::Replay {
+            shared.capture()?;
+        }
+        drop(launch);
+        Ok(Executable(Arc::new(shared)))
     }
 
     /// Issues one execution and returns its outputs: fresh arrays, in the order of the graph.
@@ -120,7 +148,8 @@ impl Executable {
 
     /// Executes once with timestamps around every piece of work, and waits for the end. Returns what
     /// this rank did; [`Trace::merge`] puts several ranks together. All ranks that share collectives
-    /// run at the same time, traced or not.
+    /// run at the same time, traced or not. In [`Mode::Replay`] a traced execution is launched step
+    /// by step, and all of those ranks trace it.
     ///
     /// # Errors
     /// As [`Executable::run`], and what goes wrong in the execution.
@@ -154,6 +183,19 @@ impl Executable {
                 *shortest = Some(shortest.map_or(time, |shortest| shortest.min(time)));
             }
         }
+    }
+
+    /// The arrays that the capture of a graph in [`Mode::Replay`] reads its inputs from; `None` when
+    /// there is no capture. They live as long as the executable. An execution that is given one of
+    /// them in its place does not copy it: what stays the same from execution to execution, such as
+    /// weights, is written there once.
+    pub fn captured_inputs(&self) -> Option<&[Array]> {
+        self.0.replay.as_ref().map(Replay::inputs)
+    }
+
+    /// Why a graph that was compiled with [`Mode::Replay`] is launched step by step all the same.
+    pub fn fallback(&self) -> Option<&str> {
+        self.0.fallback.as_deref()
     }
 
     /// The graph.
@@ -360,21 +402,24 @@ impl Shared {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let mut launch = self.inner.begin()?;
         launch.throttle(&self.inner)?;
-        let outputs = self
-            .graph
-            .outputs()
-            .iter()
-            .zip(&loaded.output_shapes)
-            .map(|(&value, shape)| {
-                let ty = self.graph.ty(value);
-                self.inner.empty(ty.dtype, shape, ty.bytes().unwrap_or(0))
-            })
-            .collect::<Result<Vec<Array>, Error>>()?;
+        let outputs = self.arrays(self.graph.outputs().iter().copied())?;
         let outside = Outside {
             inputs,
             outputs: &outputs,
         };
-        self.issue(&mut loaded, &mut launch, &outside, times)
+        let replay = self.replay.as_ref().filter(|_| times.is_none());
+        let runs = self.runs(replay.is_some());
+        let issued = match replay {
+            Some(replay) => replay.run(&mut launch, &self.plan, &outside, &self.written, &runs),
+            None => {
+                let mut way = Way::Device {
+                    launch: &mut launch,
+                    runs: &runs,
+                };
+                self.issue(&mut loaded, &mut way, &outside, times)
+            }
+        };
+        issued
             .and_then(|()| launch.end_of_run(&self.inner))
             .map_err(|error| {
                 // The other ranks are inside of collectives that this one will not reach.
@@ -387,10 +432,71 @@ impl Shared {
         Ok(outputs)
     }
 
+    /// Arrays of unspecified content with the types of these values.
+    fn arrays(&self, values: impl Iterator<Item = ValueId>) -> Result<Vec<Array>, Error> {
+        values
+            .map(|value| {
+                let ty = self.graph.ty(value);
+                let shape = ty.shape.as_fixed().unwrap_or_default();
+                self.inner.empty(ty.dtype, &shape, ty.bytes().unwrap_or(0))
+            })
+            .collect()
+    }
+
+    /// Counts an execution, and names it for each channel.
+    fn runs(&self, replayed: bool) -> Vec<Arc<Run>> {
+        let number = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
+        let programs = self.programs.iter();
+        programs
+            .map(|&program| {
+                Arc::new(Run {
+                    graph: self.name.clone(),
+                    program,
+                    number,
+                    replayed,
+                })
+            })
+            .collect()
+    }
+
+    /// Captures the plan, unless that cannot be on this rank or on another member of a group.
+    fn capture(&mut self) -> Result<(), Error> {
+        let recorded = self.record();
+        let reason = match &recorded {
+            Ok(_) => None,
+            Err(Error::Failure(failure)) => return Err(failure.clone().into()),
+            Err(error) => Some(error.to_string()),
+        };
+        self.fallback = replay::agree(&self.inner, &self.plan, reason)?;
+        self.replay = recorded.ok().filter(|_| self.fallback.is_none());
+        Ok(())
+    }
+
+    fn record(&self) -> Result<Replay, Error> {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let inputs = self.graph.inputs().iter().map(|input| input.value);
+        let arrays = [
+            self.arrays(inputs)?,
+            self.arrays(self.graph.outputs().iter().copied())?,
+        ];
+        let workspace_bytes = loaded.workspace_bytes.clone();
+        Replay::record(
+            &self.inner,
+            &self.plan,
+            &workspace_bytes,
+            &self.name,
+            arrays,
+            |outside, tapes, workspaces| {
+                let mut way = Way::Capture { tapes, workspaces };
+                self.issue(&mut loaded, &mut way, outside, None)
+            },
+        )
+    }
+
     fn issue(
         &self,
         loaded: &mut Loaded,
-        launch: &mut Launch,
+        way: &mut Way<'_>,
         outside: &Outside<'_>,
         mut times: Option<&mut Times>,
     ) -> Result<(), Error> {
@@ -403,10 +509,10 @@ impl Shared {
                     if let Some(times) = times.as_deref_mut() {
                         let lane = loaded.lanes[self.plan.lane_of[task]].clone();
                         times.around[task][0].record(&lane)?;
-                        times.sequence[task] = self.launch(loaded, launch, outside, task)?;
+                        times.sequence[task] = self.launch(loaded, way, outside, task)?;
                         times.around[task][1].record(&lane)?;
                     } else {
-                        self.launch(loaded, launch, outside, task)?;
+                        self.launch(loaded, way, outside, task)?;
                     }
                 }
                 Step::Record { event, lane } => loaded.events[event].record(&loaded.lanes[lane])?,
@@ -421,12 +527,12 @@ impl Shared {
     fn launch(
         &self,
         loaded: &mut Loaded,
-        launch: &mut Launch,
+        way: &mut Way<'_>,
         outside: &Outside<'_>,
         task: usize,
     ) -> Result<u64, Error> {
         loaded
-            .launch(&self.inner, launch, &self.plan, outside, task)
+            .launch(&self.inner, way, &self.plan, outside, task)
             .map_err(|error| {
                 error.at(|| match self.plan.tasks.tasks[task].work {
                     Work::Node(node) => self.graph.print_node(node),

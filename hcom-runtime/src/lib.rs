@@ -44,10 +44,11 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`runtime`], `eager` | the runtime of a rank; single operations |
-//! | [`launch`], `load` | compiled graphs and their execution |
+//! | [`launch`], `load`, [`replay`] | compiled graphs and their execution, step by step or as one launch |
 //! | [`plan`], [`memory`] | order, streams, events and memory of a graph; the proof that they are right |
 //! | `aclnn` | what the device executes for each operation |
 //! | `watchdog` | what happens when a rank dies, hangs or disagrees |
+//! | [`recorder`] | what a rank did last, written when the job fails |
 //! | [`control`], [`startup`], [`rank_table`] | how ranks find each other and talk beside the device |
 //! | [`crosscheck`] | what the ranks compare before anything is launched |
 //! | `comm`, [`buffer`] | communicators; arrays and the pool they come from |
@@ -84,6 +85,8 @@ pub mod memory;
 pub mod plan;
 pub mod rank_table;
 mod raw;
+pub mod recorder;
+pub mod replay;
 pub mod runtime;
 pub mod settings;
 pub mod startup;
@@ -92,13 +95,14 @@ mod watchdog;
 
 pub use bound::Bound;
 pub use buffer::Array;
-pub use control::{Control, ControlError, InProcess, Life, PeerStatus, Position, RankState};
+pub use control::{Control, ControlError, InProcess, Life, PeerStatus, Position, RankState, Run};
 pub use crosscheck::Uniformity;
 pub use error::Error;
 pub use failure::{Failure, FailureKind};
 pub use launch::{CompileOptions, Executable};
 pub use plan::{Mode, Plan};
 pub use raw::Link;
+pub use recorder::Record;
 pub use runtime::Runtime;
 pub use settings::{Settings, SettingsError};
 pub use startup::{Master, StartError, World, connect};

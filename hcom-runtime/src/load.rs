@@ -7,15 +7,16 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::{
-    Array, Error, Mode, Plan,
+    Array, Error, Plan,
     aclnn::{self, Call, Place as Where},
     buffer::Block,
     comm::{Comm, Key},
+    control::Run,
     memory::Home,
     plan::{Root, Task, Work},
-    raw::{Communicator, Event, Operator, Place, Stream},
+    raw::{Communicator, Event, Operator, Place, Stream, Workspace},
     runtime::{Inner, Launch},
-    watchdog::Row,
+    watchdog::{LineId, Mark, Row},
 };
 
 /// The arrays of one execution.
@@ -31,6 +32,35 @@ impl Outside<'_> {
             Open::Output(output) => &self.outputs[output],
         }
     }
+}
+
+/// The collectives that a capture has on one channel.
+pub(crate) struct Tape {
+    pub(crate) line: LineId,
+    pub(crate) rows: Vec<Arc<Row>>,
+}
+
+impl Tape {
+    pub(crate) fn new(line: LineId) -> Tape {
+        Tape {
+            line,
+            rows: Vec::new(),
+        }
+    }
+}
+
+/// Where launches lead.
+pub(crate) enum Way<'a> {
+    /// To the device. There is a run for each channel.
+    Device {
+        launch: &'a mut Launch,
+        runs: &'a [Arc<Run>],
+    },
+    /// Into a capture. There is a tape for each channel and a workspace for each lane.
+    Capture {
+        tapes: &'a mut [Tape],
+        workspaces: &'a mut [Workspace],
+    },
 }
 
 /// Memory that another execution may find elsewhere.
@@ -91,7 +121,8 @@ pub(crate) struct Loaded {
     /// The stream of each lane.
     pub(crate) lanes: Vec<Arc<Stream>>,
     pub(crate) events: Vec<Event>,
-    pub(crate) output_shapes: Vec<Vec<u64>>,
+    /// The largest workspace that an operator of each lane needs.
+    pub(crate) workspace_bytes: Vec<u64>,
     comms: Vec<Arc<Comm>>,
     tasks: Vec<Prepared>,
     /// Holds the memory that the tasks refer to.
@@ -116,7 +147,7 @@ impl Loaded {
         let constants = upload_constants(inner, graph, &mut blocks)?;
         let comms = connect(inner, launch, plan)?;
         let mut lanes = vec![inner.compute.clone()];
-        if plan.mode == Mode::Overlapped {
+        if plan.mode.overlaps() {
             lanes.extend(comms.iter().map(|comm| comm.stream().clone()));
         }
         let events = (0..plan.events)
@@ -138,13 +169,9 @@ impl Loaded {
             })
             .collect();
         let mut loaded = Loaded {
+            workspace_bytes: vec![0; lanes.len()],
             lanes,
             events,
-            output_shapes: graph
-                .outputs()
-                .iter()
-                .map(|&value| graph.ty(value).shape.as_fixed().unwrap_or_default())
-                .collect(),
             comms,
             tasks,
             _blocks: blocks,
@@ -182,8 +209,10 @@ impl Loaded {
                 });
             }
             self.tasks[index].operators = operators;
+            let most = &mut self.workspace_bytes[plan.lane_of[index]];
+            *most = workspace.max(*most);
             match task.channel {
-                Some(channel) if plan.mode == Mode::Overlapped => {
+                Some(channel) if plan.mode.overlaps() => {
                     self.comms[channel].workspace().reserve(workspace)?;
                 }
                 _ => launch.workspace.reserve(workspace)?,
@@ -192,17 +221,18 @@ impl Loaded {
         Ok(())
     }
 
-    /// Queues one task on its lane; returns the sequence number of its collective, 0 without one.
+    /// Queues one task on its lane, or records it; returns the sequence number of its collective, 0 without one.
     pub(crate) fn launch(
         &mut self,
         inner: &Arc<Inner>,
-        launch: &mut Launch,
+        way: &mut Way<'_>,
         plan: &Plan,
         outside: &Outside<'_>,
         index: usize,
     ) -> Result<u64, Error> {
         let task = &plan.tasks.tasks[index];
-        let stream = &self.lanes[plan.lane_of[index]];
+        let lane = plan.lane_of[index];
+        let stream = &self.lanes[lane];
         let prepared = &mut self.tasks[index];
         let mut seq = 0;
         let mut kernels = 0;
@@ -212,11 +242,16 @@ impl Loaded {
                     prepared.describe(inner, kernels, *kernel, args, outside)?;
                     let operator = prepared.operators[kernels].operator.as_ref();
                     let operator = operator.expect("the operator was described");
-                    match task.channel {
-                        Some(channel) if plan.mode == Mode::Overlapped => {
+                    match (&mut *way, task.channel) {
+                        (Way::Capture { workspaces, .. }, _) => {
+                            operator.launch(stream, &mut workspaces[lane])?;
+                        }
+                        (_, Some(channel)) if plan.mode.overlaps() => {
                             operator.launch(stream, &mut self.comms[channel].workspace())?;
                         }
-                        _ => operator.launch(stream, &mut launch.workspace)?,
+                        (Way::Device { launch, .. }, _) => {
+                            operator.launch(stream, &mut launch.workspace)?;
+                        }
                     }
                     kernels += 1;
                 }
@@ -230,11 +265,29 @@ impl Loaded {
                     let channel = task.channel.expect("a collective has a channel");
                     let comm = &self.comms[channel];
                     let transfer = plan.tasks.channels[channel].point_to_point;
-                    seq = launch.next_seq(&comm.group().ranks, transfer);
                     let from = prepared.place(collective.from, outside);
                     let to = prepared.place(collective.to, outside);
                     let row = prepared.row.as_ref().expect("a collective has a row");
-                    comm.launch(collective, from.as_ref(), to.as_ref(), seq, row)?;
+                    let mark = match way {
+                        Way::Device { launch, runs } => {
+                            seq = launch.next_seq(&comm.group().ranks, transfer);
+                            Mark::Issue {
+                                line: comm.line(),
+                                seq,
+                                row,
+                                run: Some(&runs[channel]),
+                            }
+                        }
+                        Way::Capture { tapes, .. } => {
+                            let tape = &mut tapes[channel];
+                            tape.rows.push(row.clone());
+                            Mark::Capture {
+                                line: tape.line,
+                                at: tape.rows.len() as u64,
+                            }
+                        }
+                    };
+                    comm.launch(collective, from.as_ref(), to.as_ref(), &mark)?;
                 }
             }
         }
@@ -295,15 +348,7 @@ fn row(graph: &Graph, task: &Task) -> Arc<Row> {
     let Work::Node(id) = task.work else {
         unreachable!("communication comes from nodes");
     };
-    let node = graph.node(id);
-    let place = node
-        .location
-        .as_ref()
-        .map_or_else(String::new, |place| format!(" at {place}"));
-    Arc::new(Row {
-        op: node.op.name(),
-        node: format!("{}{place}", graph.print_node(id)),
-    })
+    Row::new(graph, id)
 }
 
 /// Makes the communicators of a plan, in an order that is the same on all ranks.
@@ -313,7 +358,7 @@ fn connect(inner: &Arc<Inner>, launch: &mut Launch, plan: &Plan) -> Result<Vec<A
         .iter()
         .map(|channel| Key {
             ranks: channel.group.ranks.clone(),
-            own_stream: plan.mode == Mode::Overlapped,
+            own_stream: plan.mode.overlaps(),
             point_to_point: channel.point_to_point,
         })
         .collect();

@@ -28,19 +28,33 @@ pub enum Mode {
     /// As [`Mode::SingleStream`], and the host waits for the device after every collective: what a
     /// graph that is cut at its collectives costs.
     Split,
+    /// As [`Mode::Overlapped`], recorded once when the graph is compiled and started as one launch
+    /// by each execution.
+    Replay,
 }
 
 impl Mode {
     /// All modes.
-    pub const ALL: [Mode; 3] = [Mode::Overlapped, Mode::SingleStream, Mode::Split];
+    pub const ALL: [Mode; 4] = [
+        Mode::Overlapped,
+        Mode::SingleStream,
+        Mode::Split,
+        Mode::Replay,
+    ];
 
-    /// The name in reports: `overlapped`, `single_stream` or `split`.
+    /// The name in reports: `overlapped`, `single_stream`, `split` or `replay`.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Overlapped => "overlapped",
             Mode::SingleStream => "single_stream",
             Mode::Split => "split",
+            Mode::Replay => "replay",
         }
+    }
+
+    /// Whether each communicator has a stream of its own.
+    pub(crate) fn overlaps(self) -> bool {
+        matches!(self, Mode::Overlapped | Mode::Replay)
     }
 }
 
@@ -111,7 +125,7 @@ impl Plan {
         let mut after: Vec<Vec<usize>> =
             tasks.tasks.iter().map(|task| task.after.clone()).collect();
         let (order, predicted_us) = match mode {
-            Mode::Overlapped => {
+            Mode::Overlapped | Mode::Replay => {
                 let scheduled = schedule::list_schedule(&jobs, lanes.len(), |a, b| {
                     streams::exclusive(&tasks, a, b)
                 });

@@ -18,11 +18,13 @@ use hcom_sys::{CallError, Library, bindings as c, check_acl, check_hccl};
 
 use crate::error::Error;
 
+mod capture;
 mod hccl;
 mod memory;
 mod operator;
 mod stream;
 
+pub(crate) use capture::Capture;
 pub(crate) use hccl::{Communicator, ROOT_INFO_BYTES};
 pub(crate) use memory::{Memory, Place};
 pub(crate) use operator::{Operator, Workspace};

@@ -14,6 +14,7 @@ use crate::{
     comm::{Comm, Key},
     eager::{self, Eager},
     raw::{Driver, Event, Place, Stream, Workspace},
+    replay::Captures,
     watchdog::Watchdog,
 };
 
@@ -30,6 +31,7 @@ pub(crate) struct Inner {
     patrol: Mutex<Option<JoinHandle<()>>>,
     pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) compute: Arc<Stream>,
+    pub(crate) captures: Captures,
     pub(crate) pool: Pool,
     pub(crate) driver: Arc<Driver>,
     library: String,
@@ -42,6 +44,8 @@ pub(crate) struct Launch {
     comms: FxHashMap<Key, Arc<Comm>>,
     /// The number of collectives issued so far in each group, and of transfers between two ranks.
     sequence: [FxHashMap<Vec<u32>, u64>; 2],
+    /// The number of graphs compiled so far for each group, and for each pair of ranks.
+    programs: [FxHashMap<Vec<u32>, u64>; 2],
     pub(crate) workspace: Workspace,
     pub(crate) eager: FxHashMap<eager::Key, Arc<Eager>>,
     /// Ends of the executions issued last.
@@ -76,7 +80,7 @@ impl Runtime {
         settings: &Settings,
     ) -> Result<Runtime, Error> {
         let driver = Driver::open(settings.library.as_deref(), local_rank)?;
-        let watchdog = Watchdog::new(&driver, control.clone(), settings.timeout)?;
+        let watchdog = Watchdog::new(&driver, control.clone(), settings)?;
         let compute = Arc::new(Stream::new(&driver)?);
         watchdog.guard(&compute);
         let library = match (driver.library().path(), driver.library().table()) {
@@ -92,6 +96,7 @@ impl Runtime {
             launch: Mutex::new(Launch {
                 comms: FxHashMap::default(),
                 sequence: Default::default(),
+                programs: Default::default(),
                 workspace: Workspace::new(&driver),
                 eager: FxHashMap::default(),
                 ends: Default::default(),
@@ -100,6 +105,7 @@ impl Runtime {
             patrol: Mutex::new(patrol),
             watchdog,
             compute,
+            captures: Captures::default(),
             pool: Pool::new(&driver),
             driver,
             library,
@@ -326,17 +332,21 @@ impl Launch {
     /// The number of the next collective of a group, or of the next transfer between two ranks,
     /// counted from 1.
     pub(crate) fn next_seq(&mut self, ranks: &[u32], point_to_point: bool) -> u64 {
-        let sequence = &mut self.sequence[usize::from(point_to_point)];
-        match sequence.get_mut(ranks) {
-            Some(seq) => {
-                *seq += 1;
-                *seq
-            }
-            None => {
-                sequence.insert(ranks.to_vec(), 1);
-                1
-            }
-        }
+        self.take_seqs(ranks, point_to_point, 1) + 1
+    }
+
+    /// Takes the next `count` numbers of that kind. Returns the one before them.
+    pub(crate) fn take_seqs(&mut self, ranks: &[u32], point_to_point: bool, count: u64) -> u64 {
+        take(
+            &mut self.sequence[usize::from(point_to_point)],
+            ranks,
+            count,
+        )
+    }
+
+    /// The number of the next graph compiled for a group, or for a pair of ranks, counted from 1.
+    pub(crate) fn next_program(&mut self, ranks: &[u32], point_to_point: bool) -> u64 {
+        take(&mut self.programs[usize::from(point_to_point)], ranks, 1) + 1
     }
 
     /// Waits until the device has come close enough for another execution.
@@ -361,6 +371,20 @@ impl Launch {
     }
 }
 
+/// Adds `count` to the entry of `ranks`. Returns what it was.
+fn take(counts: &mut FxHashMap<Vec<u32>, u64>, ranks: &[u32], count: u64) -> u64 {
+    match counts.get_mut(ranks) {
+        Some(entry) => {
+            *entry += count;
+            *entry - count
+        }
+        None => {
+            counts.insert(ranks.to_vec(), count);
+            0
+        }
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         self.driver.note(self.driver.attach());
@@ -379,6 +403,8 @@ impl Drop for Inner {
             // The thread reports through the control plane; it has nothing to return.
             let _ = patrol.join();
         }
+        self.watchdog.record(self.control.failure().as_ref());
+        self.captures.reap(self);
         let launch = self
             .launch
             .get_mut()

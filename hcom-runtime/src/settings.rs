@@ -14,29 +14,48 @@ pub struct Settings {
     pub connect_timeout: Duration,
     /// How long a rank waits for its peers in a collective or in an exchange of the control plane.
     pub timeout: Duration,
+    /// How many captures of graphs this rank keeps at a time. Graphs beyond that are launched step
+    /// by step.
+    pub captures: usize,
+    /// How many of the latest collectives the [flight recorder](crate::recorder) keeps; 0 turns it
+    /// off.
+    pub record_entries: usize,
+    /// The folder that the record is written to when the job fails or the rank ends; `None` writes
+    /// none.
+    pub record_dir: Option<PathBuf>,
 }
 
 impl Default for Settings {
-    /// No explicit library, 60 s for each timeout.
+    /// No explicit library, 60 s for each timeout, 64 captures, 1024 entries in the record, which is
+    /// not written.
     fn default() -> Settings {
         Settings {
             library: None,
             connect_timeout: DEFAULT_TIMEOUT,
             timeout: DEFAULT_TIMEOUT,
+            captures: DEFAULT_CAPTURES,
+            record_entries: DEFAULT_RECORD_ENTRIES,
+            record_dir: None,
         }
     }
 }
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+/// A capture holds one stream of the device per communicator of its graph.
+const DEFAULT_CAPTURES: usize = 64;
+const DEFAULT_RECORD_ENTRIES: usize = 1024;
+/// Bounds the size of a written record.
+const MOST_RECORD_ENTRIES: usize = 65_536;
 /// Longer limits mean the same (30 years) and keep clock arithmetic away from overflow.
 const LONGEST_TIMEOUT: f64 = 1e9;
 
 impl Settings {
     /// Reads `HCOM_CONNECT_TIMEOUT` and `HCOM_TIMEOUT`: seconds, any positive value, fractions
-    /// included; 60 when unset.
+    /// included; 60 when unset. `HCOM_CAPTURES` and `HCOM_RECORD_ENTRIES`: whole numbers, 64 and
+    /// 1024 when unset, at most 65536 for the latter. `HCOM_RECORD_DIR`: a folder.
     ///
     /// # Errors
-    /// A value that is not a positive number.
+    /// A value that is not such a number.
     pub fn from_env() -> Result<Settings, SettingsError> {
         Settings::from_lookup(|variable| std::env::var_os(variable))
     }
@@ -56,10 +75,27 @@ impl Settings {
                 expected: "a positive number of seconds, such as 60 or 0.5",
             }),
         };
+        let number = |variable: &'static str, default| match lookup(variable) {
+            None => Ok(default),
+            Some(text) => text
+                .to_str()
+                .and_then(|text| text.trim().parse().ok())
+                .ok_or_else(|| SettingsError {
+                    variable,
+                    value: text.to_string_lossy().into_owned(),
+                    expected: "a whole number, such as 64, or 0 for none",
+                }),
+        };
+        let entries = number("HCOM_RECORD_ENTRIES", DEFAULT_RECORD_ENTRIES)?;
         Ok(Settings {
             library: None,
             connect_timeout: seconds("HCOM_CONNECT_TIMEOUT")?,
             timeout: seconds("HCOM_TIMEOUT")?,
+            captures: number("HCOM_CAPTURES", DEFAULT_CAPTURES)?,
+            record_entries: entries.min(MOST_RECORD_ENTRIES),
+            record_dir: lookup("HCOM_RECORD_DIR")
+                .filter(|folder| !folder.is_empty())
+                .map(PathBuf::from),
         })
     }
 }
@@ -106,6 +142,20 @@ mod tests {
         assert_eq!(
             timeout(Some("1e300")),
             Ok(Duration::from_secs(1_000_000_000))
+        );
+    }
+
+    #[test]
+    fn limits_are_whole_numbers_and_bounded() {
+        let read = |name: &'static str, value: &'static str| {
+            Settings::from_lookup(|variable| (variable == name).then(|| value.into()))
+        };
+        assert_eq!(read("HCOM_CAPTURES", "3").unwrap().captures, 3);
+        let entries = |value| read("HCOM_RECORD_ENTRIES", value).unwrap().record_entries;
+        assert_eq!([entries("0"), entries("9999999")], [0, 65_536]);
+        assert_eq!(
+            read("HCOM_CAPTURES", "-1").unwrap_err().to_string(),
+            "HCOM_CAPTURES is \"-1\": expected a whole number, such as 64, or 0 for none"
         );
     }
 

@@ -3,17 +3,18 @@
 //! Each communicator has two words in device memory. The stream that executes a collective writes
 //! its sequence number into the first word when it gets there and into the second when it is done,
 //! so the host can see how far the device is whatever the library does (where the library cannot
-//! write words, events take their place). From the words the watchdog publishes where this rank
+//! write words, events take their place). A capture writes numbers that count from 1, into words of
+//! its own; a third word, written before each replay, says what they are counted from. From the
+//! words the watchdog publishes where this rank
 //! stands, and it notices a collective in which the device waits: for a rank that is dead or has
 //! left, for one that is in another collective at the same place of the sequence, or for longer than
 //! the time limit. It then fails the job on all ranks with an error made from this side's own
-//! records, and kills the work of its streams so that nobody waits any more.
+//! records, kills the work of its streams so that nobody waits any more, and writes the record.
 //!
-//! Whoever waits for the device looks in between. A thread looks when nobody does; it sleeps while
-//! no collective is outstanding.
+//! Whoever waits for the device looks in between. A thread looks when nobody does, rarely while no
+//! collective is outstanding. It never touches what a capture recorded, only memory.
 
 use std::{
-    collections::VecDeque,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
@@ -24,73 +25,38 @@ use std::{
 use hcom_ir::Group;
 
 use crate::{
-    control::{Control, Life, PeerStatus, Position, RankState},
+    control::{Control, Position, RankState, Run},
     error::Error,
     failure::{Failure, FailureKind},
     raw::{Driver, Event, Memory, Place, Stream},
+    recorder::{self, Record, Recorder},
+    settings::Settings,
 };
+
+mod judge;
+mod line;
+
+use judge::GRACE;
+pub(crate) use line::Row;
+use line::{Issued, Line};
 
 /// How long a wait for the device lasts before the watchdog looks.
 const SLICE: Duration = Duration::from_millis(20);
 /// How often the watchdog thread looks while collectives are outstanding.
 const PERIOD: Duration = Duration::from_millis(50);
-/// How long a collective may go on after a member was found dead: its part may be complete.
-const GRACE: Duration = Duration::from_millis(300);
-/// Communicators that can be watched.
+/// How often it looks otherwise, so that a rank that is busy elsewhere leaves its record too.
+const IDLE_PERIOD: Duration = Duration::from_millis(250);
+/// Communicators and their captures that can be watched.
 const LINES: usize = 4096;
+/// Bytes of a word.
+const WORD: u64 = size_of::<u64>() as u64;
 
-/// What is said about a collective when it goes wrong.
 #[derive(Debug)]
-pub(crate) struct Row {
-    /// Mnemonic of the operation.
-    pub(crate) op: &'static str,
-    /// The node, printed, with its place in the source.
-    pub(crate) node: String,
-}
-
-/// A collective on its way.
-#[derive(Debug)]
-struct Issued {
-    seq: u64,
-    row: Arc<Row>,
-    /// Stand in for the words.
-    marks: Option<[Event; 2]>,
-}
-
-/// One communicator.
-#[derive(Debug)]
-struct Line {
-    group: Group,
-    issued: VecDeque<Issued>,
-    entered: u64,
-    completed: u64,
-    /// When the collective that the device is in was first seen there.
-    since: Option<(u64, Instant)>,
-    /// When one of the members that the device waits for was first seen dead.
-    bereft: Option<Instant>,
-}
-
-impl Line {
-    /// The collective that the device is inside of.
-    fn current(&self) -> Option<&Issued> {
-        self.issued
-            .front()
-            .filter(|issued| self.entered >= issued.seq)
-    }
-
-    fn position(&self, issued: &Issued) -> Position {
-        Position {
-            op: issued.row.op.to_owned(),
-            group: self.group.name.clone(),
-            ranks: self.group.ranks.clone(),
-            seq: issued.seq,
-        }
-    }
-}
-
-#[derive(Debug, Default)]
 struct State {
     lines: Vec<Line>,
+    /// Lines of captures that are gone.
+    vacant: Vec<LineId>,
+    recorder: Recorder,
     published: RankState,
     completed: Option<Position>,
     spare: Vec<Event>,
@@ -102,8 +68,11 @@ struct State {
 pub(crate) struct Watchdog {
     driver: Arc<Driver>,
     control: Arc<dyn Control>,
-    timeout: Duration,
+    settings: Settings,
+    /// Entered and completed of each line.
     words: Place,
+    /// What the words of each line are counted from.
+    bases: Place,
     state: Mutex<State>,
     streams: Mutex<Vec<Weak<Stream>>>,
     aborted: AtomicBool,
@@ -112,11 +81,26 @@ pub(crate) struct Watchdog {
     work: Condvar,
     /// The thread must end.
     halt: Condvar,
+    /// Whether a record with the failure is written. Held while one is being written.
+    recorded: Mutex<bool>,
 }
 
-/// Names a communicator to the watchdog.
+/// Names a communicator, or a capture on one, to the watchdog.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LineId(usize);
+
+/// How a collective is marked on its stream.
+pub(crate) enum Mark<'a> {
+    /// As number `seq` of its group, issued now.
+    Issue {
+        line: LineId,
+        seq: u64,
+        row: &'a Arc<Row>,
+        run: Option<&'a Arc<Run>>,
+    },
+    /// As number `at` of a capture.
+    Capture { line: LineId, at: u64 },
+}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -126,22 +110,37 @@ impl Watchdog {
     pub(crate) fn new(
         driver: &Arc<Driver>,
         control: Arc<dyn Control>,
-        timeout: Duration,
+        settings: &Settings,
     ) -> Result<Arc<Watchdog>, Error> {
-        let bytes = (LINES * 2 * size_of::<u64>()) as u64;
-        let words = Place::new(Arc::new(Memory::allocate(driver, bytes)?), 0, bytes);
+        let bytes = LINES as u64 * WORD;
+        let memory = Arc::new(Memory::allocate(driver, 3 * bytes)?);
+        let (words, bases) = (
+            Place::new(memory.clone(), 0, 2 * bytes),
+            Place::new(memory, 2 * bytes, bytes),
+        );
         words.clear()?;
+        bases.clear()?;
         let watchdog = Arc::new(Watchdog {
             driver: driver.clone(),
             control,
-            timeout,
+            settings: settings.clone(),
             words,
-            state: Mutex::default(),
+            bases,
+            state: Mutex::new(State {
+                lines: Vec::new(),
+                vacant: Vec::new(),
+                recorder: Recorder::new(settings.record_entries),
+                published: RankState::default(),
+                completed: None,
+                spare: Vec::new(),
+                idle: false,
+            }),
             streams: Mutex::default(),
             aborted: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             work: Condvar::new(),
             halt: Condvar::new(),
+            recorded: Mutex::new(false),
         });
         Ok(watchdog)
     }
@@ -153,9 +152,16 @@ impl Watchdog {
         streams.push(Arc::downgrade(stream));
     }
 
-    /// Starts watching a communicator of `group`.
+    /// Starts watching a communicator of `group`, or a capture on one.
     pub(crate) fn line(&self, group: &Group) -> Result<LineId, Error> {
         let mut state = lock(&self.state);
+        if let Some(line) = state.vacant.pop() {
+            let at = line.0 as u64 * WORD;
+            self.words.part(2 * at, 2 * WORD).clear()?;
+            self.bases.part(at, WORD).clear()?;
+            state.lines[line.0] = Line::new(group);
+            return Ok(line);
+        }
         if state.lines.len() == LINES {
             return Err(Error::Unsupported {
                 op: "communicator",
@@ -163,26 +169,28 @@ impl Watchdog {
                 reason: format!("this rank has {LINES} communicators already"),
             });
         }
-        state.lines.push(Line {
-            group: group.clone(),
-            issued: VecDeque::with_capacity(64),
-            entered: 0,
-            completed: 0,
-            since: None,
-            bereft: None,
-        });
+        state.lines.push(Line::new(group));
         Ok(LineId(state.lines.len() - 1))
     }
 
-    /// Queues the mark that the device reaches collective `seq` of `line`. The launch of the
-    /// collective follows, then [`Watchdog::leave`], all on `stream`.
-    pub(crate) fn enter(
-        &self,
-        line: LineId,
-        seq: u64,
-        row: &Arc<Row>,
-        stream: &Stream,
-    ) -> Result<(), Error> {
+    /// Ends watching a capture whose replays are done.
+    pub(crate) fn release(&self, line: LineId) {
+        lock(&self.state).vacant.push(line);
+    }
+
+    /// Queues the mark that the device reaches a collective. The launch of the collective follows,
+    /// then [`Watchdog::leave`], all on `stream`.
+    pub(crate) fn enter(&self, mark: &Mark<'_>, stream: &Stream) -> Result<(), Error> {
+        let (line, seq, row, run) = match *mark {
+            Mark::Issue {
+                line,
+                seq,
+                row,
+                run,
+            } => (line, seq, row, run),
+            Mark::Capture { line, at } => return self.write(line, 0, at, stream),
+        };
+        let now = Instant::now();
         let mut state = lock(&self.state);
         let marks = match self.words.write_word(line.0 * 2, seq, stream) {
             Some(written) => {
@@ -199,29 +207,61 @@ impl Watchdog {
                 Some(marks)
             }
         };
-        state.lines[line.0].issued.push_back(Issued {
-            seq,
-            row: row.clone(),
-            marks,
-        });
-        if std::mem::take(&mut state.idle) {
-            self.work.notify_one();
-        }
+        state.issue(line, seq, row, run, marks, now);
+        self.wake(&mut state);
         Ok(())
     }
 
-    /// Queues the mark that the collective entered last on `line` is done.
-    pub(crate) fn leave(&self, line: LineId, stream: &Stream) -> Result<(), Error> {
+    /// Queues the mark that the collective entered last on its line is done.
+    pub(crate) fn leave(&self, mark: &Mark<'_>, stream: &Stream) -> Result<(), Error> {
+        let line = match *mark {
+            Mark::Issue { line, .. } => line,
+            Mark::Capture { line, at } => return self.write(line, 1, at, stream),
+        };
         let state = lock(&self.state);
         let Some(issued) = state.lines[line.0].issued.back() else {
             return Ok(());
         };
         match &issued.marks {
             Some([_, done]) => done.record(stream),
-            None => self
-                .words
-                .write_word(line.0 * 2 + 1, issued.seq, stream)
-                .unwrap_or(Ok(())),
+            None => self.write(line, 1, issued.seq, stream),
+        }
+    }
+
+    /// Queues what must be written before a replay of a capture, whose collectives are `rows` and
+    /// follow number `base` of their group.
+    pub(crate) fn replay(
+        &self,
+        line: LineId,
+        base: u64,
+        rows: &[Arc<Row>],
+        run: &Arc<Run>,
+        stream: &Stream,
+    ) -> Result<(), Error> {
+        let now = Instant::now();
+        let mut state = lock(&self.state);
+        // A reader takes the base first: it must never see a new base with old words.
+        self.write(line, 0, 0, stream)?;
+        self.write(line, 1, 0, stream)?;
+        self.bases
+            .write_word(line.0, base, stream)
+            .unwrap_or(Ok(()))?;
+        for (seq, row) in (base + 1..).zip(rows) {
+            state.issue(line, seq, row, Some(run), None, now);
+        }
+        self.wake(&mut state);
+        Ok(())
+    }
+
+    fn write(&self, line: LineId, word: usize, value: u64, stream: &Stream) -> Result<(), Error> {
+        self.words
+            .write_word(line.0 * 2 + word, value, stream)
+            .unwrap_or(Ok(()))
+    }
+
+    fn wake(&self, state: &mut State) {
+        if std::mem::take(&mut state.idle) {
+            self.work.notify_one();
         }
     }
 
@@ -256,13 +296,47 @@ impl Watchdog {
         self.control.fail(&failure);
         if !self.aborted.swap(true, Ordering::AcqRel) {
             self.driver.note(self.driver.attach());
+            self.update(&mut lock(&self.state));
             let streams: Vec<Weak<Stream>> = lock(&self.streams).clone();
             for stream in streams.iter().filter_map(Weak::upgrade) {
                 // The job has failed with a better error than that of a stream which does not stop.
                 let _ = stream.abort();
             }
         }
-        Error::Failure(self.control.failure().unwrap_or(failure))
+        let failure = self.control.failure().unwrap_or(failure);
+        self.record(Some(&failure));
+        Error::Failure(failure)
+    }
+
+    /// Writes the record, unless one that tells of the failure is written. Returns when it is there.
+    pub(crate) fn record(&self, failure: Option<&Failure>) {
+        let Some(folder) = &self.settings.record_dir else {
+            return;
+        };
+        let mut recorded = lock(&self.recorded);
+        if *recorded {
+            return;
+        }
+        *recorded = failure.is_some();
+        let state = lock(&self.state);
+        if !state.recorder.is_on() {
+            return;
+        }
+        let (entries, dropped) = state.recorder.entries();
+        let record = Record {
+            rank: self.control.rank(),
+            world_size: self.control.world_size(),
+            pid: std::process::id(),
+            written_us: recorder::since_1970_us(),
+            failure: failure.cloned(),
+            state: state.stand(),
+            peers: self.control.peers(),
+            dropped,
+            entries,
+        };
+        drop(state);
+        // A record that cannot be written must not hide the failure that it tells of.
+        let _ = record.write(folder);
     }
 
     /// The failure of the job, once there is one.
@@ -281,11 +355,12 @@ impl Watchdog {
             if let Some(failure) = self.inspect() {
                 return self.fail(failure);
             }
-            let inside = lock(&self.state)
+            // The device may yet have to get to the collective that failed.
+            let outstanding = lock(&self.state)
                 .lines
                 .iter()
-                .any(|line| line.current().is_some());
-            if !inside || Instant::now() >= until {
+                .any(|line| !line.issued.is_empty());
+            if !outstanding || Instant::now() >= until {
                 break;
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -315,6 +390,9 @@ impl Watchdog {
         failure.op = Some(issued.row.op.to_owned());
         failure.group = Some(line.group.name.clone());
         failure.seq = Some(issued.seq);
+        let position = line.position(issued);
+        failure.replay = position.replay();
+        failure.graph = position.run.map(|run| run.graph);
         failure.node = Some(issued.row.node.clone());
     }
 
@@ -342,23 +420,29 @@ impl Watchdog {
             lines,
             spare,
             completed,
+            recorder,
             ..
         } = state;
-        let mut words = vec![0u8; lines.len() * 2 * size_of::<u64>()];
+        let mut bases = vec![0u8; lines.len() * WORD as usize];
+        let mut words = vec![0u8; lines.len() * 2 * WORD as usize];
         if lines
             .iter()
             .any(|line| line.issued.iter().any(|issued| issued.marks.is_none()))
         {
+            self.driver.note(self.bases.read(&mut bases));
             self.driver.note(self.words.read(&mut words));
         }
-        for (line, words) in lines
+        let now = Instant::now();
+        let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
+        for ((line, words), base) in lines
             .iter_mut()
-            .zip(words.chunks_exact(2 * size_of::<u64>()))
+            .zip(words.chunks_exact(2 * WORD as usize))
+            .zip(bases.chunks_exact(WORD as usize))
         {
-            let (reached, done) = words.split_at(size_of::<u64>());
-            let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
-            line.entered = line.entered.max(word(reached));
-            line.completed = line.completed.max(word(done));
+            let (reached, done) = words.split_at(WORD as usize);
+            let base = word(base);
+            line.entered = line.entered.max(base + word(reached));
+            line.completed = line.completed.max(base + word(done));
             for issued in &line.issued {
                 if let Some([entered, done]) = &issued.marks {
                     // An event that cannot be asked counts as not reached; the wait reports why.
@@ -372,128 +456,38 @@ impl Watchdog {
                     }
                 }
             }
-            while line
-                .issued
-                .front()
-                .is_some_and(|issued| issued.seq <= line.completed)
+            let mut last = None;
+            while let Some(issued) = line.issued.front()
+                && issued.seq <= line.completed
             {
-                if let Some(issued) = line.issued.pop_front() {
-                    *completed = Some(line.position(&issued));
-                    spare.extend(issued.marks.into_iter().flatten());
-                }
+                recorder.completed(issued.entry, now);
+                last = line.issued.pop_front().map(|mut issued| {
+                    spare.extend(issued.marks.take().into_iter().flatten());
+                    issued
+                });
                 line.bereft = None;
             }
-            let current = line.current().map(|issued| issued.seq);
+            if let Some(issued) = last {
+                *completed = Some(line.position(&issued));
+            }
+            let current = line.current().map(|issued| (issued.seq, issued.entry));
+            if let Some((_, entry)) = current {
+                recorder.entered(entry, now);
+            }
             line.since = match (current, line.since) {
-                (Some(seq), Some((seen, since))) if seen == seq => Some((seq, since)),
-                (Some(seq), _) => Some((seq, Instant::now())),
+                (Some((seq, _)), Some((seen, since))) if seen == seq => Some((seq, since)),
+                (Some((seq, _)), _) => Some((seq, now)),
                 (None, _) => None,
             };
         }
     }
 
     fn publish(&self, state: &mut State) {
-        let inside = state
-            .lines
-            .iter()
-            .find_map(|line| line.current().map(|issued| line.position(issued)));
-        let now = RankState {
-            entered: inside.or_else(|| state.completed.clone()),
-            completed: state.completed.clone(),
-            waiting: None,
-        };
+        let now = state.stand();
         if now != state.published {
             self.control.publish(&now);
             state.published = now;
         }
-    }
-
-    fn judge(&self, line: &mut Line, peers: &[PeerStatus], now: Instant) -> Option<Failure> {
-        let (seq, since) = line.since?;
-        let own = self.control.rank();
-        let members: Vec<&PeerStatus> = peers
-            .iter()
-            .filter(|peer| peer.rank != own && line.group.ranks.contains(&peer.rank))
-            .collect();
-        let at = |position: &Option<Position>| {
-            position
-                .as_ref()
-                .is_some_and(|p| p.ranks == line.group.ranks && p.seq >= seq)
-        };
-        let gone: Vec<&PeerStatus> = members
-            .iter()
-            .copied()
-            .filter(|peer| peer.life != Life::Alive && !at(&peer.state.completed))
-            .collect();
-        let issued = line.current()?;
-        let position = line.position(issued);
-        let row = issued.row.clone();
-        let failure = |kind| Failure {
-            op: Some(position.op.clone()),
-            group: Some(position.group.clone()),
-            seq: Some(seq),
-            node: Some(row.node.clone()),
-            ..Failure::new(kind, own)
-        };
-        if !gone.is_empty() {
-            let first = *line.bereft.get_or_insert(now);
-            if now.duration_since(first) < GRACE {
-                return None;
-            }
-            let dead = gone.iter().find_map(|peer| match &peer.life {
-                Life::Dead { reason } => Some(reason.clone()),
-                _ => None,
-            });
-            let kind = if dead.is_some() {
-                FailureKind::PeerDied
-            } else {
-                FailureKind::PeerLeft
-            };
-            return Some(Failure {
-                ranks: gone.iter().map(|peer| peer.rank).collect(),
-                got: Some(dead.unwrap_or_else(|| seen(&gone))),
-                help: Some(format!("look at the output of rank {}", gone[0].rank)),
-                ..failure(kind)
-            });
-        }
-        let other = members.iter().find(|peer| {
-            peer.state.entered.as_ref().is_some_and(|entered| {
-                entered.group == position.group && entered.seq == seq && entered.op != position.op
-            })
-        });
-        if let Some(peer) = other {
-            return Some(Failure {
-                ranks: vec![own, peer.rank],
-                expected: Some(format!("{} on every rank, as on rank {own}", position.op)),
-                got: Some(format!("rank {} {}", peer.rank, peer.state)),
-                help: Some(
-                    "all ranks must call the collectives of a group in the same order".into(),
-                ),
-                ..failure(FailureKind::Mismatch)
-            });
-        }
-        if now.duration_since(since) < self.timeout {
-            return None;
-        }
-        let missing: Vec<&PeerStatus> = members
-            .iter()
-            .copied()
-            .filter(|peer| !at(&peer.state.entered))
-            .collect();
-        Some(Failure {
-            ranks: missing.iter().map(|peer| peer.rank).collect(),
-            got: Some(if missing.is_empty() {
-                "every member has entered it".to_owned()
-            } else {
-                seen(&missing)
-            }),
-            expected: Some(format!("completion within {:?}", self.timeout)),
-            help: Some(
-                "every member of the group must take part; raise HCOM_TIMEOUT if a rank is only slow"
-                    .into(),
-            ),
-            ..failure(FailureKind::Timeout)
-        })
     }
 
     /// Runs the thread that looks when nobody waits. It ends after [`Watchdog::stop`].
@@ -511,18 +505,18 @@ impl Watchdog {
         }
         let mut state = lock(&self.state);
         while !self.stopped.load(Ordering::Acquire) {
-            if state.lines.iter().all(|line| line.issued.is_empty()) {
+            let stopped = || self.stopped.load(Ordering::Acquire);
+            let guard = if state.lines.iter().all(|line| line.issued.is_empty()) {
                 state.idle = true;
-                state = self
-                    .work
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner);
-                continue;
-            }
-            let (guard, _) = self
-                .halt
-                .wait_timeout_while(state, PERIOD, |_| !self.stopped.load(Ordering::Acquire))
-                .unwrap_or_else(PoisonError::into_inner);
+                let asleep = |state: &mut State| state.idle && !stopped();
+                let slept = self.work.wait_timeout_while(state, IDLE_PERIOD, asleep);
+                let (mut guard, _) = slept.unwrap_or_else(PoisonError::into_inner);
+                guard.idle = false;
+                guard
+            } else {
+                let slept = self.halt.wait_timeout_while(state, PERIOD, |_| !stopped());
+                slept.unwrap_or_else(PoisonError::into_inner).0
+            };
             drop(guard);
             if let Some(failure) = self.inspect() {
                 self.fail(failure);
@@ -541,10 +535,37 @@ impl Watchdog {
     }
 }
 
-fn seen(peers: &[&PeerStatus]) -> String {
-    let seen: Vec<String> = peers
-        .iter()
-        .map(|peer| format!("rank {} {}", peer.rank, peer.state))
-        .collect();
-    seen.join("; ")
+impl State {
+    fn issue(
+        &mut self,
+        line: LineId,
+        seq: u64,
+        row: &Arc<Row>,
+        run: Option<&Arc<Run>>,
+        marks: Option<[Event; 2]>,
+        now: Instant,
+    ) {
+        let line = &mut self.lines[line.0];
+        let entry = self.recorder.issue(&line.group, seq, row, run, now);
+        line.issued.push_back(Issued {
+            seq,
+            row: row.clone(),
+            run: run.cloned(),
+            entry,
+            marks,
+        });
+    }
+
+    /// Where this rank stands.
+    fn stand(&self) -> RankState {
+        let inside = self
+            .lines
+            .iter()
+            .find_map(|line| line.current().map(|issued| line.position(issued)));
+        RankState {
+            entered: inside.or_else(|| self.completed.clone()),
+            completed: self.completed.clone(),
+            waiting: None,
+        }
+    }
 }

@@ -38,6 +38,7 @@ fn position(op: &str, seq: u64) -> Option<Position> {
         group: "world".into(),
         seq,
         ranks: Vec::new(),
+        run: None,
     })
 }
 

@@ -275,7 +275,7 @@ impl<'a> Checker<'a> {
             let Some(channel) = self.task(task).channel else {
                 continue;
             };
-            let shared_lane = self.plan.mode != Mode::Overlapped && lane == 0;
+            let shared_lane = !self.plan.mode.overlaps() && lane == 0;
             let right = *lane_of.entry(channel).or_insert(lane) == lane
                 && (shared_lane || *channel_of.entry(lane).or_insert(channel) == channel)
                 && (shared_lane || lane != 0);

@@ -1,6 +1,6 @@
 //! Which lane executes what.
 //!
-//! Lane 0 computes. In [`Mode::Overlapped`] each communicator has a lane of its own, because a
+//! Lane 0 computes. Where the mode overlaps, each communicator has a lane of its own, because a
 //! communicator must be used by one stream only; in the other modes everything is on lane 0.
 
 use hcom_ir::{CostModel, Graph};
@@ -12,7 +12,7 @@ pub(super) fn lanes(tasks: &Tasks, mode: Mode) -> Vec<Lane> {
     let compute = Lane {
         name: "compute".into(),
     };
-    let channels = tasks.channels.iter().filter(|_| mode == Mode::Overlapped);
+    let channels = tasks.channels.iter().filter(|_| mode.overlaps());
     std::iter::once(compute)
         .chain(channels.map(|channel| Lane {
             name: channel_name(channel),
@@ -31,7 +31,7 @@ pub(super) fn assign(tasks: &Tasks, mode: Mode) -> Vec<usize> {
         .tasks
         .iter()
         .map(|task| match task.channel {
-            Some(channel) if mode == Mode::Overlapped => channel + 1,
+            Some(channel) if mode.overlaps() => channel + 1,
             _ => 0,
         })
         .collect()

@@ -115,6 +115,14 @@ impl Place {
         }
     }
 
+    /// `bytes` bytes from byte `offset` of this one.
+    ///
+    /// # Panics
+    /// When they are not all inside the block.
+    pub(crate) fn part(&self, offset: u64, bytes: u64) -> Place {
+        Place::new(self.memory.clone(), self.offset + offset, bytes)
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }

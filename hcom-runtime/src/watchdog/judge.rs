@@ -1,0 +1,127 @@
+//! What is wrong with a collective that the device is inside of.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    Watchdog,
+    line::{Line, disagree, same_sequence},
+};
+use crate::{
+    control::{Life, PeerStatus, Position},
+    failure::{Failure, FailureKind},
+};
+
+/// How long a collective may go on after a member was found dead: its part may be complete.
+pub(super) const GRACE: Duration = Duration::from_millis(300);
+
+impl Watchdog {
+    /// What is wrong on `line`, as far as `peers` tell.
+    pub(super) fn judge(
+        &self,
+        line: &mut Line,
+        peers: &[PeerStatus],
+        now: Instant,
+    ) -> Option<Failure> {
+        let (seq, since) = line.since?;
+        let own = self.control.rank();
+        let members: Vec<&PeerStatus> = peers
+            .iter()
+            .filter(|peer| peer.rank != own && line.group.ranks.contains(&peer.rank))
+            .collect();
+        let issued = line.current()?;
+        let position = line.position(issued);
+        let row = issued.row.clone();
+        let at = |seen: &Option<Position>| {
+            seen.as_ref()
+                .is_some_and(|p| same_sequence(p, &position) && p.seq >= seq)
+        };
+        let gone: Vec<&PeerStatus> = members
+            .iter()
+            .copied()
+            .filter(|peer| peer.life != Life::Alive && !at(&peer.state.completed))
+            .collect();
+        let failure = |kind| Failure {
+            op: Some(position.op.clone()),
+            group: Some(position.group.clone()),
+            seq: Some(seq),
+            graph: position.run.as_ref().map(|run| run.graph.clone()),
+            replay: position.replay(),
+            node: Some(row.node.clone()),
+            ..Failure::new(kind, own)
+        };
+        if !gone.is_empty() {
+            let first = *line.bereft.get_or_insert(now);
+            if now.duration_since(first) < GRACE {
+                return None;
+            }
+            let dead = gone.iter().find_map(|peer| match &peer.life {
+                Life::Dead { reason } => Some(reason.clone()),
+                _ => None,
+            });
+            let kind = if dead.is_some() {
+                FailureKind::PeerDied
+            } else {
+                FailureKind::PeerLeft
+            };
+            return Some(Failure {
+                ranks: gone.iter().map(|peer| peer.rank).collect(),
+                got: Some(dead.unwrap_or_else(|| seen(&gone))),
+                help: Some(format!("look at the output of rank {}", gone[0].rank)),
+                ..failure(kind)
+            });
+        }
+        let other = members.iter().find(|peer| {
+            peer.state.entered.as_ref().is_some_and(|entered| {
+                same_sequence(entered, &position)
+                    && entered.seq == seq
+                    && disagree(entered, &position)
+            })
+        });
+        if let Some(peer) = other {
+            return Some(Failure {
+                ranks: vec![own, peer.rank],
+                expected: Some(match &position.run {
+                    Some(run) => format!("{} in {run} as on rank {own}", position.op),
+                    None => format!("{} on every rank, as on rank {own}", position.op),
+                }),
+                got: Some(format!("rank {} {}", peer.rank, peer.state)),
+                help: Some(
+                    "all ranks must run the same graphs and call the collectives of a group in the \
+                     same order"
+                        .into(),
+                ),
+                ..failure(FailureKind::Mismatch)
+            });
+        }
+        if now.duration_since(since) < self.settings.timeout {
+            return None;
+        }
+        let missing: Vec<&PeerStatus> = members
+            .iter()
+            .copied()
+            .filter(|peer| !at(&peer.state.entered))
+            .collect();
+        Some(Failure {
+            ranks: missing.iter().map(|peer| peer.rank).collect(),
+            got: Some(if missing.is_empty() {
+                "every member has entered it".to_owned()
+            } else {
+                seen(&missing)
+            }),
+            expected: Some(format!("completion within {:?}", self.settings.timeout)),
+            help: Some(
+                "every member of the group must take part; raise HCOM_TIMEOUT if a rank is only slow"
+                    .into(),
+            ),
+            ..failure(FailureKind::Timeout)
+        })
+    }
+}
+
+fn seen(peers: &[&PeerStatus]) -> String {
+    let seen: Vec<String> = peers
+        .iter()
+        .map(|peer| format!("rank {} {}", peer.rank, peer.state))
+        .collect();
+    seen.join("; ")
+}
