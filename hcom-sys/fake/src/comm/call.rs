@@ -9,13 +9,13 @@ use hcom_sys::bindings::{self as sys, HcclDataType, HcclReduceOp, HcclResult};
 use super::collective::Collective;
 use super::exchange::{Exchange, Item};
 use super::operation::{Blocks, Cut, InPlace, Kind, Layout, Who};
-use super::{Communicator, find};
+use super::{Communicator, find, group};
 use crate::code;
 use crate::config;
 use crate::error::{Failure, Outcome, refuse};
 use crate::soc;
 use crate::span::Span;
-use crate::stream::{self, Work};
+use crate::stream::{self, Stream};
 
 /// The largest element count of a call.
 const MOST: u64 = 0x7_ffff_ffff;
@@ -164,7 +164,8 @@ pub(crate) fn submit(comm: *const c_void, stream: *const c_void, call: &Call) ->
     }
     comm.takes_work(name, |_| true)?;
     let work = collective(comm.clone(), call)?;
-    queue(&comm, stream, name, Arc::new(work))
+    let stream = stream_of(&comm, stream, name)?;
+    group::run(group::Call::Collective(stream, Arc::new(work)))
 }
 
 /// Checks a batch of transfers in the order the library documents, and queues it. `kind` says what the batch is called.
@@ -220,7 +221,8 @@ pub(crate) fn submit_transfers(
         kind,
         items,
     };
-    queue(&comm, stream, name, Arc::new(work))
+    let stream = stream_of(&comm, stream, name)?;
+    group::run(group::Call::Transfers(stream, work))
 }
 
 /// What a rank sends to itself it must receive in the same batch.
@@ -357,7 +359,7 @@ fn collective(comm: Arc<Communicator>, call: &Call) -> Outcome<Collective> {
     })
 }
 
-fn queue(comm: &Communicator, stream: *const c_void, name: &str, work: Arc<dyn Work>) -> Outcome {
+fn stream_of(comm: &Communicator, stream: *const c_void, name: &str) -> Outcome<Arc<Stream>> {
     let runtime = |failure: Failure| Failure::new(sys::HCCL_E_RUNTIME.0 as i32, failure.text);
     let stream = stream::find(stream).map_err(runtime)?;
     if stream.device.id != comm.device.id {
@@ -369,7 +371,7 @@ fn queue(comm: &Communicator, stream: *const c_void, name: &str, work: Arc<dyn W
             ),
         );
     }
-    stream.enqueue(work).map(|_| ()).map_err(runtime)
+    Ok(stream)
 }
 
 impl Communicator {

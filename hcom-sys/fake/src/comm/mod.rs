@@ -1,10 +1,11 @@
 //! Communicators: ranks that run collectives together, in processes or threads of one host.
 //!
-//! - [`ticket`], [`rendezvous`], [`wire`]: how they find each other.
+//! - [`setup`]: the ways to make one; [`options`]: what is configured.
+//! - [`ticket`], [`rank_table`], [`rendezvous`], [`wire`]: how the ranks find each other.
 //! - [`control`], [`sync`]: the words they share, and how they meet on them.
 //! - [`watch`]: how they notice that one is gone.
 //! - [`operation`]: the table of what they can do.
-//! - [`call`]: what is checked at a call.
+//! - [`call`]: what is checked at a call; [`group`]: calls that take effect together.
 //! - [`collective`], [`algorithms`], [`reduce`], [`exchange`]: what happens on the stream, with all ranks or with one.
 //!
 //! A communicator breaks once and for all: by a dead or contradicting peer, a timeout, an aborted stream, or its own
@@ -16,9 +17,13 @@ mod call;
 mod collective;
 mod control;
 mod exchange;
+pub(crate) mod group;
 mod operation;
+pub(crate) mod options;
+mod rank_table;
 mod reduce;
 mod rendezvous;
+mod setup;
 mod sync;
 mod ticket;
 mod watch;
@@ -29,11 +34,10 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hcom_sys::bindings::{self as sys, HcclResult, HcclRootInfo};
+use hcom_sys::bindings::{self as sys, HcclResult};
 
 use crate::code;
-use crate::config;
-use crate::device::{self, Device};
+use crate::device::Device;
 use crate::error::{Failure, Outcome, refuse};
 use crate::handle::{self, Table};
 use crate::memory::lock;
@@ -41,11 +45,12 @@ use crate::span::Span;
 use crate::stream::Stream;
 use control::{Control, Entered};
 use rendezvous::{Joined, Peer};
+use setup::Plan;
 use sync::Patience;
-use ticket::Ticket;
 
 pub(crate) use call::{Call, submit, submit_transfers};
 pub(crate) use operation::{Blocks, Kind};
+pub(crate) use setup::{check_name, init, init_from_table, root_info, split};
 
 /// One rank's end of a communicator.
 pub(crate) struct Communicator {
@@ -74,6 +79,9 @@ pub(crate) struct Communicator {
     async_error: AtomicI32,
     suspended: AtomicBool,
     stop: std::os::fd::OwnedFd,
+    /// Known to its ranks only: what lets them meet again for a part of it.
+    secret: [u8; ticket::TOKEN],
+    is_part: bool,
 }
 
 /// Collectives run in the order of their calls, whatever streams they are on.
@@ -93,57 +101,9 @@ struct Order {
 /// All living communicators.
 pub(crate) static COMMUNICATORS: Table<Communicator> = Table::new();
 
-/// Opens a rendezvous for one communicator.
-///
-/// # Errors
-/// `HCCL_E_RUNTIME` without a current device; `HCCL_E_SYSCALL` when the system has no socket or thread.
-pub(crate) fn root_info() -> Outcome<HcclRootInfo> {
-    current_device()?;
-    rendezvous::open().map(|ticket| ticket.to_root_info())
-}
-
-fn current_device() -> Outcome<Arc<Device>> {
-    match device::current() {
-        Ok(context) => Ok(context.device.clone()),
-        Err(failure) => refuse(sys::HCCL_E_RUNTIME.0 as i32, failure.text),
-    }
-}
-
-/// Joins a communicator and waits for its other ranks.
-///
-/// # Errors
-/// `HCCL_E_PARA` for a bad size, rank, setting or ticket; those of [`rendezvous::join`].
-pub(crate) fn init(
-    ranks: u32,
-    info: &HcclRootInfo,
-    rank: u32,
-    name: Option<String>,
-) -> Outcome<Arc<Communicator>> {
-    let para = |text: String| Failure::new(sys::HCCL_E_PARA.0 as i32, text);
-    let config = config::get().map_err(|text| para(text.to_owned()))?;
-    let device = current_device()?;
-    let ticket = Ticket::from_root_info(info)?;
-    let joined = rendezvous::join(
-        &ticket,
-        ranks,
-        rank,
-        device.id,
-        &device.arena,
-        config.connect_timeout,
-    )?;
-    Communicator::new(
-        name.unwrap_or_else(|| ticket.communicator()),
-        rank,
-        device,
-        joined,
-        config.exec_timeout,
-    )
-}
-
 impl Communicator {
     fn new(
-        name: String,
-        rank: u32,
+        plan: Plan,
         device: Arc<Device>,
         joined: Joined,
         exec_timeout: Option<Duration>,
@@ -162,8 +122,8 @@ impl Communicator {
         let (stop, stopped) = wire::pair().map_err(system)?;
         let communicator = Arc::new(Self {
             handle: handle::fresh(),
-            name,
-            rank,
+            name: plan.name,
+            rank: plan.rank,
             size,
             device,
             control: joined.control,
@@ -182,6 +142,8 @@ impl Communicator {
             async_error: AtomicI32::new(0),
             suspended: AtomicBool::new(false),
             stop,
+            secret: plan.ticket.token,
+            is_part: plan.is_part,
         });
         watch::start(&communicator, stopped).map_err(system)?;
         COMMUNICATORS.insert(communicator.handle, communicator.clone());

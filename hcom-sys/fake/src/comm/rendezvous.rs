@@ -1,7 +1,7 @@
 //! How the ranks of a new communicator find each other.
 //!
-//! `HcclGetRootInfo` opens a socket in the abstract name space (nothing on disk) and starts a thread that serves one
-//! communicator. Every rank, the root's included, connects, shows the token and hands over the memory file of its
+//! The root opens a socket in the abstract name space (nothing on disk) and starts a thread that serves one
+//! communicator: in `HcclGetRootInfo`, or as rank 0 where all ranks know beforehand where to meet. Every rank, the root's included, connects, shows the token and hands over the memory file of its
 //! device. When all are there the thread hands everyone the control block, every peer's memory file and one end of a
 //! socket to every peer; then it ends, and no rank is special any more.
 //!
@@ -32,6 +32,8 @@ const COMPLETE: u64 = 3;
 const PEER: u64 = 4;
 /// Every rank needs a device of its own, and a host has at most as many.
 const MOST_RANKS: u32 = 64;
+/// How often a rank looks whether the root has come.
+const ROOT_POLL: Duration = Duration::from_millis(5);
 
 /// One rank as its peers know it.
 #[derive(Debug)]
@@ -70,19 +72,46 @@ fn address(ticket: &Ticket) -> Outcome<SocketAddrUnix> {
     })
 }
 
-/// Opens a rendezvous and serves it in a thread of its own.
-pub(crate) fn open() -> Outcome<Ticket> {
-    let ticket = Ticket::random()?;
+/// This build, as ranks compare it: the release, and a number of what ranks share.
+pub(crate) const VERSION: &str =
+    concat!(env!("CARGO_PKG_VERSION"), "+", env!("HCOM_FAKE_PROTOCOL"));
+
+/// One rank as it introduces itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    /// The size of the communicator.
+    pub ranks: u32,
+    /// Its rank.
+    pub rank: u32,
+    /// The device it works on.
+    pub device: u32,
+    /// Its build of this library.
+    pub version: String,
+    /// The part of the configuration that must be equal on all ranks.
+    pub settings: String,
+}
+
+/// Opens the rendezvous of `ticket` and serves it in a thread of its own.
+///
+/// # Errors
+/// `HCCL_E_UNAVAIL` when it is open already; `HCCL_E_SYSCALL` when the system has no socket or thread.
+pub(crate) fn open(ticket: &Ticket) -> Outcome {
     let listener = wire::socket().map_err(system("no socket for the rendezvous"))?;
-    rustix::net::bind(&listener, &address(&ticket)?)
+    rustix::net::bind(&listener, &address(ticket)?)
         .and_then(|()| rustix::net::listen(&listener, 1024))
-        .map_err(|error| system("the rendezvous cannot listen")(error.into()))?;
+        .map_err(|error| match error {
+            rustix::io::Errno::ADDRINUSE => failure(
+                sys::HCCL_E_UNAVAIL,
+                "another rank 0 sets up the very same communicator now",
+            ),
+            error => system("the rendezvous cannot listen")(error.into()),
+        })?;
     let served = ticket.clone();
     thread::Builder::new()
         .name("hcom-rendezvous".to_owned())
         .spawn(move || serve(&listener, &served))
-        .map_err(system("no thread for the rendezvous"))?;
-    Ok(ticket)
+        .map(|_| ())
+        .map_err(system("no thread for the rendezvous"))
 }
 
 /// A connection, and the rank behind it once it has said so.
@@ -93,9 +122,7 @@ struct Guest {
 }
 
 struct Hello {
-    ranks: u32,
-    rank: u32,
-    device: u32,
+    member: Member,
     memory: OwnedFd,
 }
 
@@ -105,15 +132,27 @@ impl Hello {
         if reader.number()? != HELLO || reader.bytes()? != ticket.token {
             return None;
         }
+        let text = |reader: &mut Reader<'_>| {
+            let bytes = reader.bytes()?;
+            Some(String::from_utf8_lossy(bytes).into_owned())
+        };
+        // The version comes first, so that builds that differ in the rest still tell each other.
+        let version = text(&mut reader)?;
         let mut small = || {
             reader
                 .number()
                 .and_then(|number| u32::try_from(number).ok())
         };
+        let (ranks, rank, device) = (small()?, small()?, small()?);
+        let member = Member {
+            ranks,
+            rank,
+            device,
+            version,
+            settings: text(&mut reader)?,
+        };
         Some(Self {
-            ranks: small()?,
-            rank: small()?,
-            device: small()?,
+            member,
             memory: files.pop()?,
         })
     }
@@ -128,6 +167,9 @@ fn serve(listener: &OwnedFd, ticket: &Ticket) {
             .number(refusal.code as u64)
             .bytes(refusal.text.as_bytes())
             .done();
+        // The ranks of this process last: it may end, and this thread with it, as soon as they know.
+        let own = std::process::id();
+        guests.sort_by_key(|guest| guest.pid == own);
         for guest in &guests {
             // Whoever left already does not need to know.
             let _ = wire::send(&guest.socket, &message, &[]);
@@ -173,7 +215,7 @@ fn gather(listener: &OwnedFd, ticket: &Ticket, guests: &mut Vec<Guest>) -> Outco
                             sys::HCCL_E_REMOTE,
                             format!(
                                 "rank {} (process {}) left while the communicator of {} ranks was set up",
-                                hello.rank, guest.pid, hello.ranks
+                                hello.member.rank, guest.pid, hello.member.ranks
                             ),
                         ));
                     }
@@ -198,42 +240,54 @@ fn gather(listener: &OwnedFd, ticket: &Ticket, guests: &mut Vec<Guest>) -> Outco
     }
 }
 
+/// What two ranks contradict each other in, if anything.
+fn contradiction((pid, one): (u32, &Member), (other_pid, other): (u32, &Member)) -> Option<String> {
+    let (rank, other_rank) = (one.rank, other.rank);
+    if other.version != one.version {
+        return Some(format!(
+            "rank {other_rank} (process {other_pid}) runs version {} of this library, rank {rank} (process {pid}) runs \
+             version {}; all ranks must run the same",
+            other.version, one.version
+        ));
+    }
+    if other.ranks != one.ranks {
+        return Some(format!(
+            "rank {other_rank} (process {other_pid}) expects {} ranks, rank {rank} (process {pid}) expects {}",
+            other.ranks, one.ranks
+        ));
+    }
+    if other_rank == rank {
+        return Some(format!(
+            "processes {other_pid} and {pid} both call themselves rank {rank}"
+        ));
+    }
+    if other.device == one.device {
+        return Some(format!(
+            "ranks {other_rank} (process {other_pid}) and {rank} (process {pid}) both use device {} of this host; \
+             every rank needs one of its own",
+            other.device
+        ));
+    }
+    (other.settings != one.settings).then(|| {
+        format!(
+            "ranks are configured differently: rank {other_rank} (process {other_pid}): {}; rank {rank} (process {pid}): {}",
+            other.settings, one.settings
+        )
+    })
+}
+
 /// Whether all ranks are there; tells everyone who is missing.
 fn check(guests: &[Guest]) -> Outcome<bool> {
-    let hellos: Vec<(u32, &Hello)> = guests
+    let hellos: Vec<(u32, &Member)> = guests
         .iter()
-        .filter_map(|guest| Some((guest.pid, guest.hello.as_ref()?)))
+        .filter_map(|guest| Some((guest.pid, &guest.hello.as_ref()?.member)))
         .collect();
-    for (index, &(pid, hello)) in hellos.iter().enumerate() {
-        for &(other_pid, other) in &hellos[..index] {
-            if other.ranks != hello.ranks {
-                return Err(failure(
-                    sys::HCCL_E_PARA,
-                    format!(
-                        "rank {} (process {other_pid}) expects {} ranks, rank {} (process {pid}) expects {}",
-                        other.rank, other.ranks, hello.rank, hello.ranks
-                    ),
-                ));
-            }
-            if other.rank == hello.rank {
-                return Err(failure(
-                    sys::HCCL_E_PARA,
-                    format!(
-                        "processes {other_pid} and {pid} both call themselves rank {}",
-                        hello.rank
-                    ),
-                ));
-            }
-            if other.device == hello.device {
-                return Err(failure(
-                    sys::HCCL_E_PARA,
-                    format!(
-                        "ranks {} (process {other_pid}) and {} (process {pid}) both use device {} of this host; every \
-                         rank needs one of its own",
-                        other.rank, hello.rank, hello.device
-                    ),
-                ));
-            }
+    for (index, &one) in hellos.iter().enumerate() {
+        if let Some(text) = hellos[..index]
+            .iter()
+            .find_map(|&other| contradiction(one, other))
+        {
+            return Err(failure(sys::HCCL_E_PARA, text));
         }
     }
     let ranks = hellos.first().map_or(0, |(_, hello)| hello.ranks);
@@ -262,7 +316,7 @@ fn hand_out(guests: &[Guest]) -> Outcome {
         .iter()
         .filter_map(|guest| Some((guest, guest.hello.as_ref()?)))
         .collect();
-    ranks.sort_by_key(|(_, hello)| hello.rank);
+    ranks.sort_by_key(|(_, hello)| hello.member.rank);
     let control = Control::create(ranks.len()).map_err(system("no control block"))?;
     let file = control
         .region()
@@ -286,7 +340,7 @@ fn hand_out(guests: &[Guest]) -> Outcome {
     let describe = |(guest, hello): &(&Guest, &Hello)| {
         Writer::default()
             .number(PEER)
-            .number(u64::from(hello.rank))
+            .number(u64::from(hello.member.rank))
             .number(u64::from(guest.pid))
             .done()
     };
@@ -308,19 +362,20 @@ fn hand_out(guests: &[Guest]) -> Outcome {
     Ok(())
 }
 
-/// Joins the communicator of `ticket` as `rank` of `ranks` and waits for the others, at most `limit`.
+/// Joins the communicator of `ticket` and waits for the others, at most `limit`. With `awaits_root` the root may open
+/// the rendezvous later than this rank comes.
 ///
 /// # Errors
 /// `HCCL_E_TCP_CONNECT` when nobody serves the ticket; `HCCL_E_TIMEOUT` naming the missing ranks; `HCCL_E_REMOTE` when
 /// the root or a peer left; `HCCL_E_PARA` when the ranks contradict each other.
 pub(crate) fn join(
     ticket: &Ticket,
-    ranks: u32,
-    rank: u32,
-    device: u32,
+    member: &Member,
     arena: &Arena,
     limit: Duration,
+    awaits_root: bool,
 ) -> Outcome<Joined> {
+    let Member { ranks, rank, .. } = *member;
     if ranks > MOST_RANKS {
         return Err(failure(
             sys::HCCL_E_PARA,
@@ -329,12 +384,27 @@ pub(crate) fn join(
     }
     let deadline = Instant::now() + limit;
     let socket = wire::socket().map_err(system("no socket to the rendezvous"))?;
-    rustix::net::connect(&socket, &address(ticket)?).map_err(|error| {
-        failure(
-            sys::HCCL_E_TCP_CONNECT,
-            format!("nobody serves this root info: the root is gone, or the ticket was used already ({error})"),
-        )
-    })?;
+    let address = address(ticket)?;
+    while let Err(error) = rustix::net::connect(&socket, &address) {
+        if !awaits_root {
+            return Err(failure(
+                sys::HCCL_E_TCP_CONNECT,
+                format!(
+                    "nobody serves this root info: the root is gone, or the ticket was used already ({error})"
+                ),
+            ));
+        }
+        if Instant::now() >= deadline {
+            return Err(failure(
+                sys::HCCL_E_TIMEOUT,
+                format!(
+                    "after {} s: rank 0 of {ranks} is missing",
+                    limit.as_secs_f32()
+                ),
+            ));
+        }
+        thread::sleep(ROOT_POLL);
+    }
     let owner = sockopt::socket_peercred(&socket)
         .map_err(|error| system("the root has no name")(error.into()))?;
     if owner.uid != rustix::process::geteuid() {
@@ -346,9 +416,11 @@ pub(crate) fn join(
     let hello = Writer::default()
         .number(HELLO)
         .bytes(&ticket.token)
+        .bytes(member.version.as_bytes())
         .number(u64::from(ranks))
         .number(u64::from(rank))
-        .number(u64::from(device))
+        .number(u64::from(member.device))
+        .bytes(member.settings.as_bytes())
         .done();
     let memory = arena
         .region()
@@ -441,5 +513,55 @@ fn receive_all(
                 return Err(Failure::new(code, String::from_utf8_lossy(text)));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(rank: u32) -> Member {
+        Member {
+            ranks: 2,
+            rank,
+            device: rank,
+            version: VERSION.to_owned(),
+            settings: "a 1".to_owned(),
+        }
+    }
+
+    /// What both of two ranks hear.
+    fn refused(one: Member, other: Member) -> String {
+        let ticket = Ticket::random().unwrap();
+        open(&ticket).unwrap();
+        let join = |member: &Member| {
+            let arena = Arena::create(member.device, 1 << 21, false).unwrap();
+            join(&ticket, member, &arena, Duration::from_secs(60), false).unwrap_err()
+        };
+        let (one, other) = thread::scope(|scope| {
+            let other = scope.spawn(|| join(&other));
+            (join(&one), other.join().unwrap())
+        });
+        assert_eq!(one.code, sys::HCCL_E_PARA.0 as i32);
+        assert_eq!(one.text, other.text);
+        one.text
+    }
+
+    #[test]
+    fn two_builds_hear_both_versions() {
+        let mut old = member(1);
+        old.version = "0.0.9+12345678".to_owned();
+        let text = refused(member(0), old);
+        // Who came first is named first.
+        assert!(text.contains("runs version 0.0.9+12345678"), "{text}");
+        assert!(text.contains(&format!("runs version {VERSION}")), "{text}");
+    }
+
+    #[test]
+    fn settings_must_be_equal() {
+        let mut other = member(1);
+        other.settings = "a 2".to_owned();
+        let text = refused(member(0), other);
+        assert!(text.contains("): a 1") && text.contains("): a 2"), "{text}");
     }
 }

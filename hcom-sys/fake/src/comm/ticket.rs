@@ -4,6 +4,7 @@
 //! look for one; everything that counts lies behind.
 
 use std::ffi::c_char;
+use std::hash::{Hash, Hasher};
 
 use hcom_sys::bindings::HcclRootInfo;
 
@@ -42,6 +43,21 @@ impl Ticket {
                 sys::HCCL_E_SYSCALL.0 as i32,
                 format!("no random numbers: {error}"),
             ),
+        }
+    }
+
+    /// The ticket of those who know the same words, such as a rank table. Whoever knows them can make it.
+    pub(crate) fn derived(words: &[&[u8]]) -> Self {
+        let word = |index: u64| {
+            let mut hasher = std::hash::DefaultHasher::new();
+            (index, words).hash(&mut hasher);
+            hasher.finish().to_le_bytes()
+        };
+        let mut bytes = (0..).flat_map(word);
+        let mut next = || bytes.next().expect("endless");
+        Self {
+            name: std::array::from_fn(|_| next()),
+            token: std::array::from_fn(|_| next()),
         }
     }
 
@@ -108,5 +124,8 @@ mod tests {
                 .contains("no ticket")
         );
         assert_ne!(Ticket::random().unwrap(), ticket);
+        let derived = |words: &[&[u8]]| Ticket::derived(words);
+        assert_eq!(derived(&[b"a", b"b"]), derived(&[b"a", b"b"]));
+        assert_ne!(derived(&[b"a", b"b"]), derived(&[b"ab"]));
     }
 }

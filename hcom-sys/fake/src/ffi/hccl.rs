@@ -1,4 +1,4 @@
-//! Communicators; their operations are in [`operations`].
+//! Communicators: how they are made is in [`create`], what they do in [`operations`].
 #![expect(unsafe_code, reason = "the C interface hands over raw pointers")]
 #![allow(
     non_snake_case,
@@ -6,26 +6,27 @@
     reason = "names and contracts are those of the C interface"
 )]
 
+mod create;
 mod operations;
 
 use std::ffi::{CStr, c_char};
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::thread;
 
 use hcom_sys::bindings::{
-    self as sys, HcclComm, HcclCommConfig, HcclCommStatus, HcclConfig, HcclConfigValue, HcclResult,
-    HcclRootInfo,
+    self as sys, HcclComm, HcclCommStatus, HcclConfig, HcclConfigValue, HcclResult,
 };
 
 use super::{hccl, put};
 use crate::comm::{self, COMMUNICATORS, Communicator};
 use crate::config;
 use crate::device;
-use crate::error::{Failure, Outcome, refuse};
+use crate::error::{Outcome, refuse};
 use crate::handle::to_pointer;
 use crate::soc::Family;
 
+pub use create::*;
 pub use operations::*;
 
 /// Hands the functions of this file to the macro `$callback`, with their signatures.
@@ -37,6 +38,12 @@ macro_rules! for_each_hccl_symbol {
             fn HcclGetRootInfo(rootInfo: *mut HcclRootInfo) -> HcclResult;
             fn HcclCommInitRootInfo(nRanks: u32, rootInfo: *const HcclRootInfo, rank: u32, comm: *mut HcclComm) -> HcclResult;
             fn HcclCommInitRootInfoConfig(nRanks: u32, rootInfo: *const HcclRootInfo, rank: u32, config: *const HcclCommConfig, comm: *mut HcclComm) -> HcclResult;
+            fn HcclCommInitClusterInfo(clusterInfo: *const c_char, rank: u32, comm: *mut HcclComm) -> HcclResult;
+            fn HcclCommInitClusterInfoConfig(clusterInfo: *const c_char, rank: u32, config: *mut HcclCommConfig, comm: *mut HcclComm) -> HcclResult;
+            fn HcclCreateSubCommConfig(comm: *mut HcclComm, rankNum: u32, rankIds: *mut u32, subCommId: u64, subCommRankId: u32, config: *mut HcclCommConfig, subComm: *mut HcclComm) -> HcclResult;
+            fn HcclGroupStart() -> HcclResult;
+            fn HcclGroupEnd() -> HcclResult;
+            fn HcclGroupStatusGet(isGroupEnabled: *mut bool) -> HcclResult;
             fn HcclCommInitAll(ndev: u32, devices: *mut i32, comms: *mut HcclComm) -> HcclResult;
             fn HcclCommDestroy(comm: HcclComm) -> HcclResult;
             fn HcclGetRankSize(comm: HcclComm, rankSize: *mut u32) -> HcclResult;
@@ -75,99 +82,32 @@ const PTR: i32 = sys::HCCL_E_PTR.0 as i32;
 /// Bytes of a communicator's name, with its end.
 const NAME: usize = 128;
 
-/// `HcclGetRootInfo`
-pub unsafe extern "C" fn HcclGetRootInfo(root_info: *mut HcclRootInfo) -> HcclResult {
-    hccl("HcclGetRootInfo", || {
-        if root_info.is_null() {
-            return refuse(PTR, "the root info is null");
-        }
-        let ticket = comm::root_info()?;
-        // SAFETY: not null, so the caller passes a place for the ticket.
-        unsafe { put(root_info, PTR, ticket) }
+/// `HcclGroupStart`
+pub unsafe extern "C" fn HcclGroupStart() -> HcclResult {
+    hccl("HcclGroupStart", || {
+        comm::group::start();
+        Ok(())
     })
 }
 
-/// # Safety
-/// `root_info` and `comm` are null or valid.
-unsafe fn init(
-    ranks: u32,
-    root_info: *const HcclRootInfo,
-    rank: u32,
-    name: Option<String>,
-    comm: *mut HcclComm,
-) -> Outcome {
-    if ranks == 0 || rank >= ranks {
-        return refuse(PARA, format!("rank {rank} of {ranks}"));
-    }
-    if comm.is_null() {
-        return refuse(PTR, "a place for the communicator is null");
-    }
-    // SAFETY: the caller passes null or a ticket.
-    let Some(info) = (unsafe { root_info.as_ref() }) else {
-        return refuse(PTR, "the root info is null");
-    };
-    let communicator = comm::init(ranks, info, rank, name)?;
-    // SAFETY: not null, so the caller passes a place for the answer.
-    unsafe { put(comm, PTR, to_pointer(communicator.handle)) }
+/// `HcclGroupEnd`
+pub unsafe extern "C" fn HcclGroupEnd() -> HcclResult {
+    hccl("HcclGroupEnd", comm::group::end)
 }
 
-/// `HcclCommInitRootInfo`
-pub unsafe extern "C" fn HcclCommInitRootInfo(
-    ranks: u32,
-    root_info: *const HcclRootInfo,
-    rank: u32,
-    comm: *mut HcclComm,
-) -> HcclResult {
-    // SAFETY: passed on as it came.
-    hccl("HcclCommInitRootInfo", || unsafe {
-        init(ranks, root_info, rank, None, comm)
+/// `HcclGroupStatusGet`
+pub unsafe extern "C" fn HcclGroupStatusGet(active: *mut bool) -> HcclResult {
+    // SAFETY: the caller passes null or a place for the answer.
+    hccl("HcclGroupStatusGet", || unsafe {
+        put(active, PTR, comm::group::is_active())
     })
-}
-
-/// The name in a configuration; `None` when it leaves it to the library.
-///
-/// # Safety
-/// `config` points to as many bytes as the size in its first eight says.
-unsafe fn configured_name(config: *const HcclCommConfig) -> Outcome<Option<String>> {
-    let head = config.cast::<u8>();
-    // SAFETY: every version of the structure has its 24 byte head.
-    let size = unsafe { head.cast::<usize>().read_unaligned() };
-    // SAFETY: as above.
-    let [magic, version] = unsafe { head.add(8).cast::<[u32; 2]>().read_unaligned() };
-    if magic != sys::HCCL_COMM_CONFIG_MAGIC_WORD || size < 24 {
-        return refuse(
-            PARA,
-            "the configuration was not prepared by HcclCommConfigInit",
-        );
-    }
-    let mut known = HcclCommConfig::default();
-    let bytes = size.min(size_of::<HcclCommConfig>());
-    // SAFETY: the caller's structure has `size` bytes and ours has room for `bytes`; it is plain data.
-    unsafe { ptr::copy_nonoverlapping(head, (&raw mut known).cast(), bytes) };
-    if version < 2 {
-        return Ok(None);
-    }
-    let name: Vec<u8> = known
-        .hcclCommName
-        .iter()
-        .take_while(|&&c| c != 0)
-        .map(|&c| c as u8)
-        .collect();
-    if name.len() >= NAME {
-        return refuse(PARA, "the communicator's name has no end");
-    }
-    let name = String::from_utf8_lossy(&name).into_owned();
-    if !name.is_empty() && by_name(&name).is_some_and(|other| other.device.id == current_id()) {
-        return refuse(PARA, format!("a communicator called {name} exists already"));
-    }
-    Ok((!name.is_empty()).then_some(name))
 }
 
 fn current_id() -> u32 {
     device::current().map_or(u32::MAX, |context| context.device.id)
 }
 
-fn by_name(name: &str) -> Option<std::sync::Arc<Communicator>> {
+fn by_name(name: &str) -> Option<Arc<Communicator>> {
     let mut all = COMMUNICATORS.all();
     all.retain(|communicator| communicator.name == name);
     let device = current_id();
@@ -175,111 +115,6 @@ fn by_name(name: &str) -> Option<std::sync::Arc<Communicator>> {
         .iter()
         .position(|communicator| communicator.device.id == device);
     own.map(|at| all.swap_remove(at)).or_else(|| all.pop())
-}
-
-/// `HcclCommInitRootInfoConfig`
-pub unsafe extern "C" fn HcclCommInitRootInfoConfig(
-    ranks: u32,
-    root_info: *const HcclRootInfo,
-    rank: u32,
-    config: *const HcclCommConfig,
-    comm: *mut HcclComm,
-) -> HcclResult {
-    hccl("HcclCommInitRootInfoConfig", || {
-        if ranks == 0 || rank >= ranks {
-            return refuse(PARA, format!("rank {rank} of {ranks}"));
-        }
-        if config.is_null() {
-            return refuse(PTR, "the configuration is null");
-        }
-        // SAFETY: not null, so the caller passes a configuration.
-        let name = unsafe { configured_name(config)? };
-        // SAFETY: passed on as it came.
-        unsafe { init(ranks, root_info, rank, name, comm) }
-    })
-}
-
-/// `HcclCommInitAll`
-pub unsafe extern "C" fn HcclCommInitAll(
-    count: u32,
-    devices: *mut i32,
-    comms: *mut HcclComm,
-) -> HcclResult {
-    hccl("HcclCommInitAll", || {
-        if count == 0 {
-            return refuse(PARA, "0 devices");
-        }
-        if devices.is_null() || comms.is_null() {
-            return refuse(PTR, "an array is null");
-        }
-        // SAFETY: not null, so the caller passes `count` devices.
-        let devices = unsafe { std::slice::from_raw_parts(devices, count as usize) };
-        for (index, id) in devices.iter().enumerate() {
-            if devices[..index].contains(id) {
-                return refuse(PARA, format!("device {id} appears twice"));
-            }
-            device::check(*id).map_err(|failure| Failure::new(PARA, failure.text))?;
-        }
-        let all = init_all(devices);
-        for (index, one) in all.iter().enumerate() {
-            let handle = match (&one, all.iter().all(Result::is_ok)) {
-                (Ok(communicator), true) => to_pointer(communicator.handle),
-                (Ok(communicator), false) => {
-                    // It is known, since it was just made.
-                    let _ = comm::destroy(to_pointer(communicator.handle));
-                    ptr::null_mut()
-                }
-                (Err(_), _) => ptr::null_mut(),
-            };
-            // SAFETY: not null, so the caller passes `count` places.
-            unsafe { comms.add(index).write(handle) };
-        }
-        all.into_iter().collect::<Outcome<Vec<_>>>().map(|_| ())
-    })
-}
-
-fn init_all(devices: &[i32]) -> Vec<Outcome<std::sync::Arc<Communicator>>> {
-    let runtime = |failure: Failure| Failure::new(sys::HCCL_E_RUNTIME.0 as i32, failure.text);
-    let on = |device: i32, body: &(dyn Fn() -> Outcome<std::sync::Arc<Communicator>> + Sync)| {
-        device::set(device).map_err(runtime)?;
-        let outcome = body();
-        // The program's own use of the device keeps its count.
-        device::release(device);
-        outcome
-    };
-    let ticket = thread::scope(|scope| {
-        let root = scope.spawn(|| {
-            device::set(devices[0]).map_err(runtime)?;
-            let ticket = comm::root_info();
-            device::release(devices[0]);
-            ticket
-        });
-        root.join()
-            .unwrap_or_else(|_| refuse(sys::HCCL_E_INTERNAL.0 as i32, "the root panicked"))
-    });
-    let ticket = match ticket {
-        Ok(ticket) => ticket,
-        Err(failure) => return vec![Err(failure)],
-    };
-    thread::scope(|scope| {
-        let ranks: Vec<_> = devices
-            .iter()
-            .enumerate()
-            .map(|(rank, &device)| {
-                let ticket = &ticket;
-                scope.spawn(move || {
-                    on(device, &|| {
-                        comm::init(devices.len() as u32, ticket, rank as u32, None)
-                    })
-                })
-            })
-            .collect();
-        let panicked = || refuse(sys::HCCL_E_INTERNAL.0 as i32, "a rank panicked");
-        ranks
-            .into_iter()
-            .map(|rank| rank.join().unwrap_or_else(|_| panicked()))
-            .collect()
-    })
 }
 
 /// `HcclCommDestroy`: null is allowed; whatever still waits in the communicator fails at once.
@@ -329,7 +164,7 @@ pub unsafe extern "C" fn HcclGetCommName(comm: HcclComm, name: *mut c_char) -> H
 
 /// # Safety
 /// `name` is null or a C string.
-unsafe fn named(name: *const c_char) -> Outcome<Option<std::sync::Arc<Communicator>>> {
+unsafe fn named(name: *const c_char) -> Outcome<Option<Arc<Communicator>>> {
     if name.is_null() {
         return refuse(PTR, "the name is null");
     }
