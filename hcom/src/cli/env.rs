@@ -1,5 +1,8 @@
 //! `hcom env`: what this machine offers and which settings are in effect.
 
+#[cfg(feature = "fake")]
+mod abi;
+
 use std::process::ExitCode;
 
 use hcom_runtime::{InProcess, Runtime, Settings};
@@ -11,12 +14,16 @@ use super::{print, print_json, settings};
 /// Show the library found and where, its version, the devices, and the timeouts in effect.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  hcom env\n  HCOM_LIBRARY_PATH=/opt/ascend/lib64 hcom env --json\n\nThe library is looked for in HCOM_LIBRARY_PATH (a file or a folder), then $ASCEND_HOME_PATH/lib64; where neither is\nset, the CPU implementation inside this program serves."
+    after_help = "Examples:\n  hcom env\n  HCOM_LIBRARY_PATH=/opt/ascend/lib64 hcom env --json\n  hcom env --abi\n\nThe library is looked for in HCOM_LIBRARY_PATH (a file or a folder), then $ASCEND_HOME_PATH/lib64; where neither is\nset, the CPU implementation inside this program serves."
 )]
 pub(super) struct Arguments {
     /// Print one JSON object.
     #[arg(long)]
     pub(super) json: bool,
+    /// Print how many of the functions that real programs use the library has, and list the rest.
+    #[cfg(feature = "fake")]
+    #[arg(long)]
+    pub(super) abi: bool,
 }
 
 /// Variables that the command and the libraries read.
@@ -41,6 +48,16 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         super::BadInput::new(error.to_string())
             .help("set HCOM_LIBRARY_PATH to the library or its folder, or unset it to use the CPU implementation")
     })?;
+    #[cfg(feature = "fake")]
+    if arguments.abi {
+        let report = abi::report(&library);
+        if arguments.json {
+            print_json(&report.json())?;
+        } else {
+            print(&report.text())?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let found = match library.path() {
         Some(path) => path.display().to_string(),
         None => "inside this program".to_owned(),
