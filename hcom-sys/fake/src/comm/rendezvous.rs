@@ -109,7 +109,7 @@ pub(crate) fn open(ticket: &Ticket) -> Outcome {
     let served = ticket.clone();
     thread::Builder::new()
         .name("hcom-rendezvous".to_owned())
-        .spawn(move || serve(&listener, &served))
+        .spawn(move || serve(listener, &served))
         .map(|_| ())
         .map_err(system("no thread for the rendezvous"))
 }
@@ -158,9 +158,12 @@ impl Hello {
     }
 }
 
-fn serve(listener: &OwnedFd, ticket: &Ticket) {
+fn serve(listener: OwnedFd, ticket: &Ticket) {
     let mut guests = Vec::new();
-    let outcome = gather(listener, ticket, &mut guests).and_then(|()| hand_out(&guests));
+    let gathered = gather(&listener, ticket, &mut guests);
+    // Before anybody knows: a rank may set up the very same communicator again as soon as it does.
+    drop(listener);
+    let outcome = gathered.and_then(|()| hand_out(&guests));
     if let Err(refusal) = outcome {
         let message = Writer::default()
             .number(REFUSED)
