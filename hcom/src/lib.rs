@@ -55,6 +55,11 @@ pub use hcom_patch as patch;
 pub use hcom_runtime as runtime;
 pub use hcom_sys as sys;
 
+/// The examples of the README compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
+
 /// What a model that communicates uses.
 pub mod prelude {
     pub use hcom_patch::{
