@@ -198,7 +198,7 @@ mod tests {
         all_reduce(
             DType::F32,
             ReduceOp::Band,
-            expect!["all_reduce: band of f32: the device library has no bitwise reduction"],
+            expect!["all_reduce: band of f32: only integers and booleans have bits to combine"],
         );
         all_reduce(
             DType::I32,

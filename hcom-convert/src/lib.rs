@@ -25,6 +25,7 @@
 //! | [`batch`] | `batch_isend_irecv(transfers, group)` | `send`s and `recv`s in an order that all ranks share |
 //! | [`barrier`] | `barrier(group)` | `barrier` |
 //! | [`reduction`] | what a reduction means for an element type | `cast`, `mul`, `div` around the collective |
+//! | [`support`] | which element types and reductions each call takes, as a table | |
 //! | [`context`] | where the nodes go, and for which rank | |
 //!
 //! Each collective's module has the same four parts: what the call means, `convert`, its errors,
@@ -73,6 +74,7 @@ pub mod reduce_scatter_uneven;
 pub mod reduction;
 pub mod scatter;
 pub mod send;
+pub mod support;
 
 pub use all_to_all_single::Splits;
 pub use batch::{Direction, Peer, Transfer};

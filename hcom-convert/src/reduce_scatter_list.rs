@@ -57,6 +57,14 @@ pub fn convert(
     context.reshape(piece, output)
 }
 
+/// The op that reduces lists of unequal sizes: the library has no uneven product.
+pub(crate) fn uneven_op(op: ReduceOp) -> Op {
+    match op {
+        ReduceOp::Prod => Op::AllReduce,
+        _ => Op::ReduceScatterUneven,
+    }
+}
+
 /// The reduction of the rows that are this rank's.
 fn uneven(
     context: &mut Context<'_>,
@@ -66,7 +74,7 @@ fn uneven(
     own: usize,
     group: GroupId,
 ) -> Result<ValueId, ConvertError> {
-    if op != ReduceOp::Prod {
+    if uneven_op(op) == Op::ReduceScatterUneven {
         let attrs = Attrs::new()
             .with("op", op)
             .with("rows", Dim::fixed(counts[own]))

@@ -36,12 +36,12 @@ pub fn convert(
             rank: 0,
         });
     };
-    if reduction.op == ReduceOp::Prod {
+    if let Some(reason) = refusal(reduction.op) {
         return Err(ConvertError::Reduction {
             call: CALL,
             op: reduction.op,
             dtype: ty.dtype,
-            reason: "this call has no product; use reduce_scatter with a list",
+            reason,
         });
     }
     let counts = match input_splits {
@@ -75,6 +75,11 @@ pub fn convert(
             .with("group", group);
         context.push(Op::ReduceScatterUneven, &[x], attrs)
     })
+}
+
+/// Why this call refuses a reduction that others have.
+pub(crate) fn refusal(op: ReduceOp) -> Option<&'static str> {
+    (op == ReduceOp::Prod).then_some("this call has no product; use reduce_scatter with a list")
 }
 
 #[cfg(test)]

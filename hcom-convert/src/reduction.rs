@@ -1,19 +1,21 @@
 //! What a reduction means for an element type, and how it becomes one the device library has.
 //!
-//! The library reduces numbers by sum, product, minimum and maximum. Lowered onto those:
+//! The library of the common chips reduces signed integers, 16-bit and 32-bit floats and `f64` by
+//! sum, product, minimum and maximum. Lowered onto those:
 //!
 //! | reduction | element type | nodes |
 //! |---|---|---|
+//! | any of the four | unsigned integers | in a wider signed type, cast back, which wraps; u64 in i64, for min and max with 2⁶³ added before and after |
+//! | prod | i16, bf16 | in i32, f32 |
 //! | avg | f16, bf16 | cast to f32, sum, divide by the group's size, cast back: the sum of values near the type's largest does not overflow, and is rounded once |
-//! | avg | other floats, complex | sum, divide |
+//! | avg | f32, f64 | sum, divide |
 //! | avg | integers up to 32 bits | cast to a type that holds the sum of any group, sum, cast to f64, divide, cast back, which truncates toward zero: exact for groups of up to 2²⁰ ranks |
 //! | sum, max, bor | bool | maximum over 0/1: logical or |
 //! | prod, min, band | bool | minimum over 0/1: logical and |
-//! | premul_sum | floats, complex | multiply by the factor, sum; 16-bit floats in f32 as above |
+//! | premul_sum | floats | multiply by the factor, sum; 16-bit floats in f32 as above |
 //!
-//! Refused: avg and bxor of bool, avg of 64-bit integers (the library divides integers as floats),
-//! min and max of complex numbers (they have no order), bitwise reductions of numbers (the library
-//! has none), premul_sum without a factor or of integers.
+//! Complex numbers have a sum only: that of their parts. What is refused, and why, is in
+//! [`support`](crate::support), which is made from the decisions taken here.
 
 use crate::{Context, ConvertError};
 use hcom_ir::{Attrs, DType, GroupId, Op, ReduceOp, ValueId};
@@ -84,6 +86,7 @@ pub(crate) fn lower<'a>(
     let group_size = context.member_of(call, group)?.group_size();
     let Plan {
         wide,
+        flip,
         scale,
         op,
         mean,
@@ -93,7 +96,13 @@ pub(crate) fn lower<'a>(
         let factor = context.scalar(factor, wide)?;
         value = context.push(Op::Mul, &[value, factor], Attrs::new())?;
     }
+    if flip {
+        value = flipped(context, value)?;
+    }
     value = collective(context, value, op)?;
+    if flip {
+        value = flipped(context, value)?;
+    }
     if let Some(quotient) = mean {
         value = context.cast(value, quotient)?;
         let size = context.scalar(f64::from(group_size), quotient)?;
@@ -102,10 +111,21 @@ pub(crate) fn lower<'a>(
     context.cast(value, dtype)
 }
 
+/// `value` of i64 plus half the range, which maps the order of unsigned integers to that of signed
+/// ones and back.
+fn flipped(context: &mut Context<'_>, value: ValueId) -> Result<ValueId, ConvertError> {
+    let half = context.scalar(i64::MIN, DType::I64)?;
+    context.push(Op::Add, &[value, half], Attrs::new())
+}
+
 /// How one reduction is carried out.
-struct Plan {
+#[derive(Debug)]
+pub(crate) struct Plan {
     /// Element type during the collective.
     wide: DType,
+    /// Whether half the range is added before and after the collective, so that signed integers
+    /// order as unsigned ones.
+    flip: bool,
     /// Factor before the collective.
     scale: Option<f64>,
     /// The library's operator.
@@ -114,55 +134,99 @@ struct Plan {
     mean: Option<DType>,
 }
 
-fn plan(reduction: Reduction, dtype: DType) -> Result<Plan, &'static str> {
-    let plain = |op| Plan {
-        wide: dtype,
+impl Plan {
+    /// Element type and operator of the collective.
+    pub(crate) fn carrier(&self) -> (DType, ReduceOp) {
+        (self.wide, self.op)
+    }
+
+    /// The steps for elements of `dtype`; `None` when the collective alone does it.
+    pub(crate) fn steps(&self, dtype: DType, asked: ReduceOp) -> Option<String> {
+        let mut steps = Vec::new();
+        if self.wide != dtype {
+            steps.push(format!("cast to {}", self.wide));
+        }
+        if self.scale.is_some() {
+            steps.push("multiply by the factor".to_owned());
+        }
+        let flip = || self.flip.then(|| "add 2^63".to_owned());
+        steps.extend(flip());
+        steps.push(self.op.to_string());
+        steps.extend(flip());
+        let mut now = self.wide;
+        if let Some(quotient) = self.mean {
+            if quotient != now {
+                steps.push(format!("cast to {quotient}"));
+                now = quotient;
+            }
+            steps.push("divide by the group's size".to_owned());
+        }
+        if now != dtype {
+            steps.push(format!("cast to {dtype}"));
+        }
+        (steps.len() > 1 || self.op != asked).then(|| steps.join(", "))
+    }
+}
+
+/// How to carry out `reduction` on elements of `dtype`, or why it is refused.
+pub(crate) fn plan(reduction: Reduction, dtype: DType) -> Result<Plan, &'static str> {
+    let op = reduction.op;
+    let plan = |wide, op| Plan {
+        wide,
+        flip: false,
         scale: None,
         op,
         mean: None,
     };
-    match reduction.op {
+    let logical = dtype == DType::Bool;
+    match op {
+        ReduceOp::Min | ReduceOp::Max if dtype.is_complex() => Err("complex numbers have no order"),
+        ReduceOp::Prod | ReduceOp::Avg | ReduceOp::PremulSum if dtype.is_complex() => Err(
+            "the device library does not compute with complex numbers; sum them, or reduce real and imaginary parts as floats",
+        ),
         ReduceOp::PremulSum => {
             let factor = reduction.factor.ok_or("no factor was given")?;
-            if !(dtype.is_float() || dtype.is_complex()) {
+            if !dtype.is_float() {
                 return Err("the factor is a real number; cast the tensor to a float first");
             }
             Ok(Plan {
-                wide: wide(dtype),
                 scale: Some(factor),
-                op: ReduceOp::Sum,
-                mean: None,
+                ..plan(wide(dtype), ReduceOp::Sum)
             })
         }
-        ReduceOp::Sum | ReduceOp::Max | ReduceOp::Bor if dtype == DType::Bool => Ok(Plan {
-            wide: wide(dtype),
-            ..plain(ReduceOp::Max)
-        }),
-        ReduceOp::Prod | ReduceOp::Min | ReduceOp::Band if dtype == DType::Bool => Ok(Plan {
-            wide: wide(dtype),
-            ..plain(ReduceOp::Min)
-        }),
-        ReduceOp::Avg if dtype == DType::Bool => {
+        ReduceOp::Sum | ReduceOp::Max | ReduceOp::Bor if logical => {
+            Ok(plan(wide(dtype), ReduceOp::Max))
+        }
+        ReduceOp::Prod | ReduceOp::Min | ReduceOp::Band if logical => {
+            Ok(plan(wide(dtype), ReduceOp::Min))
+        }
+        ReduceOp::Avg if logical => {
             Err("a mean of booleans is no boolean; cast the tensor to a number first")
         }
         ReduceOp::Avg if matches!(dtype, DType::I64 | DType::U64) => {
             Err("the device library divides integers as floats; cast the tensor to f64 first")
         }
         ReduceOp::Avg => Ok(Plan {
-            wide: wide(dtype),
-            scale: None,
-            op: ReduceOp::Sum,
-            mean: Some(if dtype.is_integer() {
-                DType::F64
-            } else {
-                wide(dtype)
+            mean: Some(match dtype.is_integer() {
+                true => DType::F64,
+                false => wide(dtype),
             }),
+            ..plan(wide(dtype), ReduceOp::Sum)
         }),
-        ReduceOp::Min | ReduceOp::Max if dtype.is_complex() => Err("complex numbers have no order"),
+        ReduceOp::Band | ReduceOp::Bor | ReduceOp::Bxor if !(logical || dtype.is_integer()) => {
+            Err("only integers and booleans have bits to combine")
+        }
         ReduceOp::Band | ReduceOp::Bor | ReduceOp::Bxor => {
             Err("the device library has no bitwise reduction")
         }
-        op => Ok(plain(op)),
+        ReduceOp::Sum | ReduceOp::Prod if dtype == DType::U64 => Ok(plan(DType::I64, op)),
+        ReduceOp::Min | ReduceOp::Max if dtype == DType::U64 => Ok(Plan {
+            flip: true,
+            ..plan(DType::I64, op)
+        }),
+        op if dtype.is_integer() && !dtype.is_signed() => Ok(plan(wide(dtype), op)),
+        ReduceOp::Prod if matches!(dtype, DType::I16 | DType::BF16) => Ok(plan(wide(dtype), op)),
+        op => Ok(plan(dtype, op)),
     }
 }
 
@@ -170,7 +234,7 @@ fn plan(reduction: Reduction, dtype: DType) -> Result<Plan, &'static str> {
 fn wide(dtype: DType) -> DType {
     match dtype {
         DType::F16 | DType::BF16 => DType::F32,
-        // Only 0 and 1 are reduced, by minimum and maximum.
+        // Of a bool only 0 and 1 are reduced, by minimum and maximum.
         DType::Bool | DType::I8 | DType::I16 | DType::U8 => DType::I32,
         DType::I32 | DType::U16 | DType::U32 => DType::I64,
         other => other,

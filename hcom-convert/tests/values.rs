@@ -69,10 +69,18 @@ fn means() {
     );
     assert_eq!(all_reduce(&[200u8, 100, 201], ReduceOp::Avg), 167);
     assert_eq!(all_reduce(&[1.0f64, 2.0, 4.5], ReduceOp::Avg), 2.5);
-    assert_eq!(
-        all_reduce(&[[1.0f32, 2.0], [3.0, -2.0]], ReduceOp::Avg),
-        [2.0, 0.0]
-    );
+}
+
+#[test]
+fn unsigned_integers_wrap_and_order_as_such() {
+    assert_eq!(all_reduce(&[200u8, 100], ReduceOp::Sum), 44);
+    assert_eq!(all_reduce(&[200u8, 3], ReduceOp::Prod), 88);
+    assert_eq!(all_reduce(&[u32::MAX, 1], ReduceOp::Min), 1);
+    assert_eq!(all_reduce(&[u16::MAX, 1], ReduceOp::Max), u16::MAX);
+    assert_eq!(all_reduce(&[u64::MAX, 3], ReduceOp::Sum), 2);
+    assert_eq!(all_reduce(&[u64::MAX, 3], ReduceOp::Prod), u64::MAX - 2);
+    assert_eq!(all_reduce(&[u64::MAX, 3], ReduceOp::Max), u64::MAX);
+    assert_eq!(all_reduce(&[i16::MAX, 3], ReduceOp::Prod), 32765);
 }
 
 #[test]

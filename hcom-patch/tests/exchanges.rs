@@ -358,3 +358,36 @@ fn groups_of_one_copy() {
         check(&rank, f, &[f32s(&[4.0, 5.0], &[2])], &[&[4.0, 5.0][..]; 9]);
     });
 }
+
+#[test]
+fn types_that_the_library_does_not_reduce_are_reduced_in_wider_ones() {
+    /// Reduces one element per rank and checks it against `expected`.
+    fn all_reduce<T>(r: u32, op: ReduceOp, values: [T; 2], expected: T)
+    where
+        T: hcom_patch::Element + PartialEq + std::fmt::Debug,
+    {
+        let f = |x: &[Tensor]| {
+            let mut y = x[0].reshape(&[1])?;
+            dist::all_reduce(&mut y, op, &world())?;
+            Ok(vec![y])
+        };
+        let x = Tensor::from_slice(&[values[r as usize]], &[1]).unwrap();
+        let results = same_everywhere(f, &[x]);
+        assert_eq!(results[0].to_vec::<T>().unwrap(), [expected], "{op}");
+    }
+    ranks(2, Kind::Threads, |rank| {
+        let r = rank.rank();
+        all_reduce(r, ReduceOp::Sum, [200u8, 100], 44);
+        all_reduce(r, ReduceOp::Prod, [200u8, 3], 88);
+        all_reduce(r, ReduceOp::Max, [u16::MAX, 1], u16::MAX);
+        all_reduce(r, ReduceOp::Min, [u32::MAX, 1], 1);
+        all_reduce(r, ReduceOp::Sum, [u64::MAX, 3], 2);
+        all_reduce(r, ReduceOp::Prod, [u64::MAX, 3], u64::MAX - 2);
+        all_reduce(r, ReduceOp::Max, [u64::MAX, 3], u64::MAX);
+        all_reduce(r, ReduceOp::Prod, [i16::MAX, 3], 32765);
+        all_reduce(r, ReduceOp::Sum, [[1.0f32, -2.0], [0.5, 4.0]], [1.5, 2.0]);
+        let mut complex = Tensor::from_slice(&[[1.0f64, 2.0]], &[1]).unwrap();
+        let error = dist::all_reduce(&mut complex, ReduceOp::Prod, &world()).unwrap_err();
+        assert!(error.to_string().contains("prod of c128"), "{error}");
+    });
+}

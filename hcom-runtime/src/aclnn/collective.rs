@@ -275,7 +275,8 @@ fn direct(site: &Site<'_>) -> Result<(Combine, DType), Error> {
         (ReduceOp::Sum | ReduceOp::Max | ReduceOp::Bor, Some(bytes)) => Ok((Combine::Max, bytes)),
         (ReduceOp::Prod | ReduceOp::Min | ReduceOp::Band, Some(bytes)) => Ok((Combine::Min, bytes)),
         (ReduceOp::Sum, None) => Ok((Combine::Sum, dtype)),
-        (ReduceOp::Prod, None) => Ok((Combine::Prod, dtype)),
+        // The library multiplies real and imaginary parts each for itself.
+        (ReduceOp::Prod, None) if !dtype.is_complex() => Ok((Combine::Prod, dtype)),
         (ReduceOp::Max, None) => Ok((Combine::Max, dtype)),
         (ReduceOp::Min, None) => Ok((Combine::Min, dtype)),
         (reduce, _) => Err(site.refuse(format!(
