@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::launch::{self, LaunchError, Outcome, Role};
 
 mod bad_input;
+mod collectives;
 mod demo;
 mod drawing;
 mod env;
@@ -28,7 +29,7 @@ use bad_input::BadInput;
     name = "hcom",
     version,
     about = "Collective communication inside the compute graph",
-    after_help = "Examples:\n  hcom demo                                   a model with its collectives inside one graph, on 4 ranks\n  hcom run examples/mlp.hcom --ranks 2        run a graph that is written as text\n  hcom graph examples/mlp.hcom --svg > g.svg  draw it\n  hcom launch -n 4 -- python3 train.py        start 4 ranks of any program\n  hcom env                                    what this machine offers"
+    after_help = "Examples:\n  hcom demo                                   a model with its collectives inside one graph, on 4 ranks\n  hcom run examples/mlp.hcom --ranks 2        run a graph that is written as text\n  hcom graph examples/mlp.hcom --svg > g.svg  draw it\n  hcom launch -n 4 -- python3 train.py        start 4 ranks of any program\n  hcom env                                    what this machine offers\n  hcom collectives                            which types and reductions each call takes"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -42,6 +43,7 @@ enum Command {
     Launch(launch_command::Arguments),
     Graph(graph::Arguments),
     Env(env::Arguments),
+    Collectives(collectives::Arguments),
 }
 
 /// `-n`, `--ranks`: the same wherever ranks are started.
@@ -63,6 +65,7 @@ pub fn main() -> ExitCode {
         Command::Launch(arguments) => (arguments.json, launch_command::run(arguments)),
         Command::Graph(arguments) => (arguments.json, graph::run(&arguments)),
         Command::Env(arguments) => (arguments.json, env::run(&arguments)),
+        Command::Collectives(arguments) => (arguments.json, collectives::run(&arguments)),
     };
     result.unwrap_or_else(|error| fail(&error, json))
 }
