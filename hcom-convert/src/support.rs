@@ -47,8 +47,11 @@ pub struct Entry {
 /// The list form cuts unequal sizes by another collective than equal ones.
 const UNEQUAL_LISTS: &str = "reduce_scatter (unequal sizes)";
 
+/// The collective that carries out a reduction by the library's operator.
+type Carrier = fn(ReduceOp) -> Op;
+
 /// Calls that reduce, with the collective that does it.
-const REDUCING: [(&str, fn(ReduceOp) -> Op); 6] = [
+const REDUCING: [(&str, Carrier); 6] = [
     ("all_reduce", |_| Op::AllReduce),
     ("reduce", |_| Op::Reduce),
     ("reduce_scatter", |_| Op::ReduceScatter),
@@ -74,7 +77,7 @@ const MOVING: [(&str, Op); 12] = [
 ];
 
 /// How `reduction` of elements of `dtype` is carried out by the call and op of [`REDUCING`].
-fn reducing(call: &'static str, op: fn(ReduceOp) -> Op, asked: ReduceOp, dtype: DType) -> Entry {
+fn reducing(call: &'static str, op: Carrier, asked: ReduceOp, dtype: DType) -> Entry {
     let reduction = Reduction {
         op: asked,
         // Any factor: whether it is accepted depends on the types only.
