@@ -3,7 +3,7 @@
 //! Sends and receives between two ranks match in order, per tag; number and type of their elements
 //! must be equal, which is checked across ranks before a graph first runs. A send waits for its
 //! receive: two ranks that both send first wait for each other; they need a
-//! [batch](crate::batch).
+//! [batch](mod@crate::batch).
 
 use crate::batch::{self, Direction, Peer, Transfer};
 use crate::{Context, ConvertError};

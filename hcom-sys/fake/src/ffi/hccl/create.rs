@@ -183,7 +183,8 @@ pub unsafe extern "C" fn HcclCommInitClusterInfoConfig(
     })
 }
 
-/// `HcclCreateSubCommConfig`: ranks that are no members pass no list and [`NO_MEMBER`], and get no communicator.
+/// `HcclCreateSubCommConfig`: ranks that are no members pass no list and 0xFFFFFFFF as the number of the part, and
+/// get no communicator.
 pub unsafe extern "C" fn HcclCreateSubCommConfig(
     comm: *mut HcclComm,
     count: u32,
