@@ -123,6 +123,12 @@ impl Error {
     }
 }
 
+impl From<hcom_runtime::SettingsError> for Error {
+    fn from(error: hcom_runtime::SettingsError) -> Self {
+        Error::Runtime(error.into())
+    }
+}
+
 impl From<Diagnostic> for Error {
     fn from(diagnostic: Diagnostic) -> Self {
         Error::Operation(Box::new(diagnostic))

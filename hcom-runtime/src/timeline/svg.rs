@@ -114,7 +114,7 @@ impl Trace {
         }
         let mut x = WIDTH - RIGHT;
         for (name, fill) in entries.into_iter().rev() {
-            x -= name.len() as f64 * CHARACTER + 30.0;
+            x -= name.len() as f64 * CHARACTER + 42.0;
             out.line(format_args!(
                 r##"<rect x="{x:.1}" y="20" width="12" height="12" rx="2" fill="{fill}"/><text x="{:.1}" y="30" fill="#3e4c59">{name}</text>"##,
                 x + 17.0
