@@ -14,7 +14,7 @@ mod consumers;
 /// Arguments of `ci`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Add the slow parts: packages, consumers outside the workspace, more ranks, longer loops.
+    /// Add the slow parts: packages, consumers outside the workspace, all tests several times over.
     #[arg(long)]
     full: bool,
     /// Print the steps' names and end.
@@ -33,8 +33,8 @@ struct Step {
     run: fn() -> Result<()>,
 }
 
-/// Set for the tests of `--full`: the suites then run with more ranks and longer loops.
-const FULL_TESTS: &str = "HCOM_TEST_FULL";
+/// How often `--full` runs all tests: most faults of a program with several ranks are races.
+const ROUNDS: u32 = 5;
 
 const STEPS: [Step; 11] = [
     Step {
@@ -70,12 +70,12 @@ const STEPS: [Step; 11] = [
     Step {
         name: "tests-in-process",
         slow: false,
-        run: || tests(Library::InProcess, Depth::Gate),
+        run: || tests(Library::InProcess),
     },
     Step {
         name: "tests-dlopen",
         slow: false,
-        run: || tests(Library::SharedObject, Depth::Gate),
+        run: || tests(Library::SharedObject),
     },
     Step {
         name: "doctests",
@@ -182,13 +182,7 @@ enum Library {
     SharedObject,
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Depth {
-    Gate,
-    Full,
-}
-
-fn tests(library: Library, depth: Depth) -> Result<()> {
+fn tests(library: Library) -> Result<()> {
     let mut command = tools::cargo();
     command.args([
         "test",
@@ -210,15 +204,15 @@ fn tests(library: Library, depth: Depth) -> Result<()> {
         ensure!(path.is_file(), "the build left no {}", path.display());
         command.env("HCOM_LIBRARY_PATH", path);
     }
-    if depth == Depth::Full {
-        command.env(FULL_TESTS, "1");
-    }
     tools::run(&mut command)
 }
 
 fn tests_full() -> Result<()> {
-    tests(Library::InProcess, Depth::Full)?;
-    tests(Library::SharedObject, Depth::Full)
+    for _ in 0..ROUNDS {
+        tests(Library::InProcess)?;
+        tests(Library::SharedObject)?;
+    }
+    Ok(())
 }
 
 fn doctests() -> Result<()> {
