@@ -5,8 +5,7 @@
 //! ```
 //!
 //! Real ranks (threads of this process) on 2 and 4 devices, without and with a modelled link. Both ways of running
-//! are measured in one go, and the closing table prints their ratio. Where a device library of a card is found there
-//! is no link to model, and those rows are left out.
+//! are measured in one go, and the closing table prints their ratio. Only the CPU implementation models a link.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
