@@ -7,6 +7,9 @@
 //! first under another name, then renamed, so that a reader finds a whole record or none. A record
 //! that tells of a failure is not written again. The size is bounded by
 //! [`Settings::record_entries`](crate::Settings::record_entries), about 500 bytes each.
+//!
+//! [`read_all`] takes the records of all ranks and [`Story::of`] puts them together: one sentence per
+//! group that is stuck.
 
 use std::{
     collections::VecDeque,
@@ -24,6 +27,10 @@ use crate::{
     failure::Failure,
     watchdog::Row,
 };
+
+mod story;
+
+pub use story::{Member, Stand, Story, Stuck, read_all};
 
 /// The longest text of a node in a record, in bytes.
 const NODE_BYTES: usize = 240;

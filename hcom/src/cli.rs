@@ -20,6 +20,7 @@ mod drawing;
 mod env;
 mod graph;
 mod launch_command;
+mod record;
 mod run;
 
 use bad_input::BadInput;
@@ -29,7 +30,7 @@ use bad_input::BadInput;
     name = "hcom",
     version,
     about = "Collective communication inside the compute graph",
-    after_help = "Examples:\n  hcom demo                                   a model with its collectives inside one graph, on 4 ranks\n  hcom run examples/mlp.hcom --ranks 2        run a graph that is written as text\n  hcom graph examples/mlp.hcom --svg > g.svg  draw it\n  hcom launch -n 4 -- python3 train.py        start 4 ranks of any program\n  hcom env                                    what this machine offers\n  hcom collectives                            which types and reductions each call takes"
+    after_help = "Examples:\n  hcom demo                                   a model with its collectives inside one graph, on 4 ranks\n  hcom run examples/mlp.hcom --ranks 2        run a graph that is written as text\n  hcom graph examples/mlp.hcom --svg > g.svg  draw it\n  hcom launch -n 4 -- python3 train.py        start 4 ranks of any program\n  hcom env                                    what this machine offers\n  hcom collectives                            which types and reductions each call takes\n  hcom record show DIR                        what a failed job's ranks left behind, in one sentence per group"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -44,6 +45,7 @@ enum Command {
     Graph(graph::Arguments),
     Env(env::Arguments),
     Collectives(collectives::Arguments),
+    Record(record::Arguments),
 }
 
 /// `-n`, `--ranks`: the same wherever ranks are started.
@@ -66,6 +68,7 @@ pub fn main() -> ExitCode {
         Command::Graph(arguments) => (arguments.json, graph::run(&arguments)),
         Command::Env(arguments) => (arguments.json, env::run(&arguments)),
         Command::Collectives(arguments) => (arguments.json, collectives::run(&arguments)),
+        Command::Record(arguments) => (arguments.json(), record::run(&arguments)),
     };
     result.unwrap_or_else(|error| fail(&error, json))
 }
