@@ -3571,6 +3571,44 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// xOut = x1 + x2, and aclnnRmsNorm of that.
+    pub type aclnnAddRmsNormGetWorkspaceSize = unsafe extern "C" fn(
+        x1: *const aclTensor,
+        x2: *const aclTensor,
+        gamma: *const aclTensor,
+        epsilon: f64,
+        yOut: *mut aclTensor,
+        rstdOut: *mut aclTensor,
+        xOut: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnAddRmsNorm = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// out = beta \* self + alpha \* (mat1 \* mat2), two dimensions each; self broadcasts.
+    pub type aclnnAddmmGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        mat1: *const aclTensor,
+        mat2: *const aclTensor,
+        beta: *const aclScalar,
+        alpha: *const aclScalar,
+        out: *mut aclTensor,
+        cubeMathType: i8,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnAddmm = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// Largest element over `dim`.
     pub type aclnnAmaxGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
@@ -3619,6 +3657,25 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// out = beta \* self + alpha \* (batch1 \* batch2), three dimensions each; self broadcasts.
+    pub type aclnnBaddbmmGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        batch1: *const aclTensor,
+        batch2: *const aclTensor,
+        beta: *const aclScalar,
+        alpha: *const aclScalar,
+        out: *mut aclTensor,
+        cubeMathType: i8,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnBaddbmm = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// Product of two stacks of matrices, rank 3. `cubeMathType` as for aclnnMatmul.
     pub type aclnnBatchMatMulGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
@@ -3630,6 +3687,21 @@ pub mod prototype {
     ) -> aclnnStatus;
     /// Queues the prepared call.
     pub type aclnnBatchMatMul = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// The bits that each element has in common with other.
+    pub type aclnnBitwiseAndScalarGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        other: *const aclScalar,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnBitwiseAndScalar = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
@@ -3725,6 +3797,22 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// Running sums along dim, in dtype, the type of out.
+    pub type aclnnCumsumGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        dim: i64,
+        dtype: aclDataType,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnCumsum = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// out = self / other, broadcast.
     pub type aclnnDivGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
@@ -3800,6 +3888,21 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// One bool: whether shapes and elements are the same.
+    pub type aclnnEqualGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        other: *const aclTensor,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnEqual = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// out = e to the power self.
     pub type aclnnExpGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
@@ -3843,6 +3946,35 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// Sets every element of selfRef to the one element of value.
+    pub type aclnnInplaceFillTensorGetWorkspaceSize = unsafe extern "C" fn(
+        selfRef: *mut aclTensor,
+        value: *const aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnInplaceFillTensor = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// A matrix: the dimensions in front of axis, and the others.
+    pub type aclnnFlattenGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        axis: i64,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnFlatten = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// Elements of self along `dim` chosen by `index`, as torch.gather.
     pub type aclnnGatherGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
@@ -3854,6 +3986,22 @@ pub mod prototype {
     ) -> aclnnStatus;
     /// Queues the prepared call.
     pub type aclnnGather = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// The slices of self along dim with the numbers in index.
+    pub type aclnnGatherV2GetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        dim: i64,
+        index: *const aclTensor,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnGatherV2 = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
@@ -3933,6 +4081,52 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// The elements of self at the indices given for its first dimensions; a tensor without elements
+    /// leaves its dimension whole.
+    pub type aclnnIndexGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        indices: *const aclTensorList,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnIndex = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// The slices of self along dim with the numbers in index, which has one dimension.
+    pub type aclnnIndexSelectGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        dim: i64,
+        index: *const aclTensor,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnIndexSelect = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// Whether each element is a finite number.
+    pub type aclnnIsFiniteGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnIsFinite = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// Normalises over the last dimensions, `normalizedShape`; weight, bias, mean and rstd may be
     /// NULL.
     pub type aclnnLayerNormGetWorkspaceSize = unsafe extern "C" fn(
@@ -3954,6 +4148,27 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// aclnnLayerNorm with a choice between precision (0), speed (1) and 16-bit sums (2).
+    pub type aclnnLayerNormWithImplModeGetWorkspaceSize = unsafe extern "C" fn(
+        input: *const aclTensor,
+        normalizedShape: *const aclIntArray,
+        weightOptional: *const aclTensor,
+        biasOptional: *const aclTensor,
+        eps: f64,
+        out: *mut aclTensor,
+        meanOutOptional: *mut aclTensor,
+        rstdOutOptional: *mut aclTensor,
+        implMode: i32,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnLayerNormWithImplMode = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// Natural logarithm.
     pub type aclnnLogGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
@@ -3963,6 +4178,35 @@ pub mod prototype {
     ) -> aclnnStatus;
     /// Queues the prepared call.
     pub type aclnnLog = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// Whether each element is 0.
+    pub type aclnnLogicalNotGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnLogicalNot = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// The logarithm of aclnnSoftmax along dim.
+    pub type aclnnLogSoftmaxGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        dim: i64,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnLogSoftmax = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
@@ -3998,6 +4242,38 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// Sets the elements of selfRef where mask is set.
+    pub type aclnnInplaceMaskedFillScalarGetWorkspaceSize = unsafe extern "C" fn(
+        selfRef: *mut aclTensor,
+        mask: *const aclTensor,
+        value: *const aclScalar,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    )
+        -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnInplaceMaskedFillScalar = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// The elements of self where mask is set; aclGetViewShape of out tells how many they are once
+    /// the stream has run this.
+    pub type aclnnMaskedSelectGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        mask: *const aclTensor,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnMaskedSelect = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// Matrix product as torch.matmul. `cubeMathType`: 0 keeps the dtype, 1 allows lower precision
     /// for f32, 2 forces f16, 3 forces HF32.
     pub type aclnnMatmulGetWorkspaceSize = unsafe extern "C" fn(
@@ -4010,6 +4286,20 @@ pub mod prototype {
     ) -> aclnnStatus;
     /// Queues the prepared call.
     pub type aclnnMatmul = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// The largest of all elements.
+    pub type aclnnMaxGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnMax = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
@@ -4165,6 +4455,23 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// Fills selfRef with normally distributed numbers.
+    pub type aclnnInplaceNormalGetWorkspaceSize = unsafe extern "C" fn(
+        selfRef: *const aclTensor,
+        mean: f32,
+        std: f32,
+        seed: i64,
+        offset: i64,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnInplaceNormal = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// selfRef = 1.
     pub type aclnnInplaceOneGetWorkspaceSize = unsafe extern "C" fn(
         selfRef: *const aclTensor,
@@ -4223,6 +4530,22 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// start, start + step, ... up to end, which is taken in.
+    pub type aclnnRangeGetWorkspaceSize = unsafe extern "C" fn(
+        start: *const aclScalar,
+        end: *const aclScalar,
+        step: *const aclScalar,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnRange = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// out = 1 / self.
     pub type aclnnReciprocalGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
@@ -4263,6 +4586,21 @@ pub mod prototype {
     ) -> aclnnStatus;
     /// Queues the prepared call.
     pub type aclnnRelu = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// self repeated along each dimension.
+    pub type aclnnRepeatGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        repeats: *const aclIntArray,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnRepeat = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
@@ -4409,6 +4747,56 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// The elements along dim in order, and the indices they had.
+    pub type aclnnSortGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        stable: bool,
+        dim: i64,
+        descending: bool,
+        valuesOut: *mut aclTensor,
+        indicesOut: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnSort = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// Pieces of splitSections elements of self along dim, the last of what is left.
+    pub type aclnnSplitTensorGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        splitSections: u64,
+        dim: i64,
+        out: *mut aclTensorList,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnSplitTensor = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// Pieces of self along dim of the sizes given.
+    pub type aclnnSplitWithSizeGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        splitSize: *const aclIntArray,
+        dim: i64,
+        out: *mut aclTensorList,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnSplitWithSize = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// Square root.
     pub type aclnnSqrtGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
@@ -4418,6 +4806,21 @@ pub mod prototype {
     ) -> aclnnStatus;
     /// Queues the prepared call.
     pub type aclnnSqrt = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// The tensors as slices of a new dimension dim.
+    pub type aclnnStackGetWorkspaceSize = unsafe extern "C" fn(
+        tensors: *const aclTensorList,
+        dim: i64,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnStack = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
@@ -4455,6 +4858,21 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// out = silu(first half) \* second half of x along dim.
+    pub type aclnnSwiGluGetWorkspaceSize = unsafe extern "C" fn(
+        x: *const aclTensor,
+        dim: i64,
+        out: *const aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnSwiGlu = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// Hyperbolic tangent.
     pub type aclnnTanhGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
@@ -4464,6 +4882,25 @@ pub mod prototype {
     ) -> aclnnStatus;
     /// Queues the prepared call.
     pub type aclnnTanh = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// The k largest or smallest elements along dim, and their indices.
+    pub type aclnnTopkGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        k: i64,
+        dim: i64,
+        largest: bool,
+        sorted: bool,
+        valuesOut: *mut aclTensor,
+        indicesOut: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnTopk = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
@@ -4494,6 +4931,23 @@ pub mod prototype {
     ) -> aclnnStatus;
     /// Queues the prepared call.
     pub type aclnnTriu = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// Fills selfRef with evenly distributed numbers from `from` to below `to`.
+    pub type aclnnInplaceUniformGetWorkspaceSize = unsafe extern "C" fn(
+        selfRef: *const aclTensor,
+        from: f64,
+        to: f64,
+        seed: u64,
+        offset: u64,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnInplaceUniform = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
@@ -5309,14 +5763,22 @@ macro_rules! for_each_function {
         aclnnInplaceAdd: Operators, Unrecorded;
         aclnnInplaceAddsGetWorkspaceSize: Operators, Unrecorded;
         aclnnInplaceAdds: Operators, Unrecorded;
+        aclnnAddRmsNormGetWorkspaceSize: Operators, Unrecorded;
+        aclnnAddRmsNorm: Operators, Unrecorded;
+        aclnnAddmmGetWorkspaceSize: Operators, Unrecorded;
+        aclnnAddmm: Operators, Unrecorded;
         aclnnAmaxGetWorkspaceSize: Operators, Unrecorded;
         aclnnAmax: Operators, Unrecorded;
         aclnnArangeGetWorkspaceSize: Operators, Unrecorded;
         aclnnArange: Operators, Unrecorded;
         aclnnArgMaxGetWorkspaceSize: Operators, Unrecorded;
         aclnnArgMax: Operators, Unrecorded;
+        aclnnBaddbmmGetWorkspaceSize: Operators, Unrecorded;
+        aclnnBaddbmm: Operators, Unrecorded;
         aclnnBatchMatMulGetWorkspaceSize: Operators, Unrecorded;
         aclnnBatchMatMul: Operators, Unrecorded;
+        aclnnBitwiseAndScalarGetWorkspaceSize: Operators, Unrecorded;
+        aclnnBitwiseAndScalar: Operators, Unrecorded;
         aclnnCastGetWorkspaceSize: Operators, Unrecorded;
         aclnnCast: Operators, Unrecorded;
         aclnnCatGetWorkspaceSize: Operators, Unrecorded;
@@ -5329,6 +5791,8 @@ macro_rules! for_each_function {
         aclnnInplaceCopy: Operators, Unrecorded;
         aclnnCosGetWorkspaceSize: Operators, Unrecorded;
         aclnnCos: Operators, Unrecorded;
+        aclnnCumsumGetWorkspaceSize: Operators, Unrecorded;
+        aclnnCumsum: Operators, Unrecorded;
         aclnnDivGetWorkspaceSize: Operators, Unrecorded;
         aclnnDiv: Operators, Unrecorded;
         aclnnDivsGetWorkspaceSize: Operators, Unrecorded;
@@ -5339,14 +5803,22 @@ macro_rules! for_each_function {
         aclnnEqScalar: Operators, Unrecorded;
         aclnnEqTensorGetWorkspaceSize: Operators, Unrecorded;
         aclnnEqTensor: Operators, Unrecorded;
+        aclnnEqualGetWorkspaceSize: Operators, Unrecorded;
+        aclnnEqual: Operators, Unrecorded;
         aclnnExpGetWorkspaceSize: Operators, Unrecorded;
         aclnnExp: Operators, Unrecorded;
         aclnnExpandGetWorkspaceSize: Operators, Unrecorded;
         aclnnExpand: Operators, Unrecorded;
         aclnnInplaceFillScalarGetWorkspaceSize: Operators, Unrecorded;
         aclnnInplaceFillScalar: Operators, Unrecorded;
+        aclnnInplaceFillTensorGetWorkspaceSize: Operators, Unrecorded;
+        aclnnInplaceFillTensor: Operators, Unrecorded;
+        aclnnFlattenGetWorkspaceSize: Operators, Unrecorded;
+        aclnnFlatten: Operators, Unrecorded;
         aclnnGatherGetWorkspaceSize: Operators, Unrecorded;
         aclnnGather: Operators, Unrecorded;
+        aclnnGatherV2GetWorkspaceSize: Operators, Unrecorded;
+        aclnnGatherV2: Operators, Unrecorded;
         aclnnGeScalarGetWorkspaceSize: Operators, Unrecorded;
         aclnnGeScalar: Operators, Unrecorded;
         aclnnGeluGetWorkspaceSize: Operators, Unrecorded;
@@ -5357,16 +5829,34 @@ macro_rules! for_each_function {
         aclnnGtScalar: Operators, Unrecorded;
         aclnnGtTensorGetWorkspaceSize: Operators, Unrecorded;
         aclnnGtTensor: Operators, Unrecorded;
+        aclnnIndexGetWorkspaceSize: Operators, Unrecorded;
+        aclnnIndex: Operators, Unrecorded;
+        aclnnIndexSelectGetWorkspaceSize: Operators, Unrecorded;
+        aclnnIndexSelect: Operators, Unrecorded;
+        aclnnIsFiniteGetWorkspaceSize: Operators, Unrecorded;
+        aclnnIsFinite: Operators, Unrecorded;
         aclnnLayerNormGetWorkspaceSize: Operators, Unrecorded;
         aclnnLayerNorm: Operators, Unrecorded;
+        aclnnLayerNormWithImplModeGetWorkspaceSize: Operators, Unrecorded;
+        aclnnLayerNormWithImplMode: Operators, Unrecorded;
         aclnnLogGetWorkspaceSize: Operators, Unrecorded;
         aclnnLog: Operators, Unrecorded;
+        aclnnLogicalNotGetWorkspaceSize: Operators, Unrecorded;
+        aclnnLogicalNot: Operators, Unrecorded;
+        aclnnLogSoftmaxGetWorkspaceSize: Operators, Unrecorded;
+        aclnnLogSoftmax: Operators, Unrecorded;
         aclnnLtScalarGetWorkspaceSize: Operators, Unrecorded;
         aclnnLtScalar: Operators, Unrecorded;
         aclnnLtTensorGetWorkspaceSize: Operators, Unrecorded;
         aclnnLtTensor: Operators, Unrecorded;
+        aclnnInplaceMaskedFillScalarGetWorkspaceSize: Operators, Unrecorded;
+        aclnnInplaceMaskedFillScalar: Operators, Unrecorded;
+        aclnnMaskedSelectGetWorkspaceSize: Operators, Unrecorded;
+        aclnnMaskedSelect: Operators, Unrecorded;
         aclnnMatmulGetWorkspaceSize: Operators, Unrecorded;
         aclnnMatmul: Operators, Unrecorded;
+        aclnnMaxGetWorkspaceSize: Operators, Unrecorded;
+        aclnnMax: Operators, Unrecorded;
         aclnnMaximumGetWorkspaceSize: Operators, Unrecorded;
         aclnnMaximum: Operators, Unrecorded;
         aclnnMeanGetWorkspaceSize: Operators, Unrecorded;
@@ -5387,6 +5877,8 @@ macro_rules! for_each_function {
         aclnnNeScalar: Operators, Unrecorded;
         aclnnNegGetWorkspaceSize: Operators, Unrecorded;
         aclnnNeg: Operators, Unrecorded;
+        aclnnInplaceNormalGetWorkspaceSize: Operators, Unrecorded;
+        aclnnInplaceNormal: Operators, Unrecorded;
         aclnnInplaceOneGetWorkspaceSize: Operators, Unrecorded;
         aclnnInplaceOne: Operators, Unrecorded;
         aclnnPermuteGetWorkspaceSize: Operators, Unrecorded;
@@ -5395,12 +5887,16 @@ macro_rules! for_each_function {
         aclnnPowTensorScalar: Operators, Unrecorded;
         aclnnPowTensorTensorGetWorkspaceSize: Operators, Unrecorded;
         aclnnPowTensorTensor: Operators, Unrecorded;
+        aclnnRangeGetWorkspaceSize: Operators, Unrecorded;
+        aclnnRange: Operators, Unrecorded;
         aclnnReciprocalGetWorkspaceSize: Operators, Unrecorded;
         aclnnReciprocal: Operators, Unrecorded;
         aclnnReduceSumGetWorkspaceSize: Operators, Unrecorded;
         aclnnReduceSum: Operators, Unrecorded;
         aclnnReluGetWorkspaceSize: Operators, Unrecorded;
         aclnnRelu: Operators, Unrecorded;
+        aclnnRepeatGetWorkspaceSize: Operators, Unrecorded;
+        aclnnRepeat: Operators, Unrecorded;
         aclnnRmsNormGetWorkspaceSize: Operators, Unrecorded;
         aclnnRmsNorm: Operators, Unrecorded;
         aclnnRsqrtGetWorkspaceSize: Operators, Unrecorded;
@@ -5419,18 +5915,32 @@ macro_rules! for_each_function {
         aclnnSliceV2: Operators, Unrecorded;
         aclnnSoftmaxGetWorkspaceSize: Operators, Unrecorded;
         aclnnSoftmax: Operators, Unrecorded;
+        aclnnSortGetWorkspaceSize: Operators, Unrecorded;
+        aclnnSort: Operators, Unrecorded;
+        aclnnSplitTensorGetWorkspaceSize: Operators, Unrecorded;
+        aclnnSplitTensor: Operators, Unrecorded;
+        aclnnSplitWithSizeGetWorkspaceSize: Operators, Unrecorded;
+        aclnnSplitWithSize: Operators, Unrecorded;
         aclnnSqrtGetWorkspaceSize: Operators, Unrecorded;
         aclnnSqrt: Operators, Unrecorded;
+        aclnnStackGetWorkspaceSize: Operators, Unrecorded;
+        aclnnStack: Operators, Unrecorded;
         aclnnSubGetWorkspaceSize: Operators, Unrecorded;
         aclnnSub: Operators, Unrecorded;
         aclnnSubsGetWorkspaceSize: Operators, Unrecorded;
         aclnnSubs: Operators, Unrecorded;
+        aclnnSwiGluGetWorkspaceSize: Operators, Unrecorded;
+        aclnnSwiGlu: Operators, Unrecorded;
         aclnnTanhGetWorkspaceSize: Operators, Unrecorded;
         aclnnTanh: Operators, Unrecorded;
+        aclnnTopkGetWorkspaceSize: Operators, Unrecorded;
+        aclnnTopk: Operators, Unrecorded;
         aclnnTrilGetWorkspaceSize: Operators, Unrecorded;
         aclnnTril: Operators, Unrecorded;
         aclnnTriuGetWorkspaceSize: Operators, Unrecorded;
         aclnnTriu: Operators, Unrecorded;
+        aclnnInplaceUniformGetWorkspaceSize: Operators, Unrecorded;
+        aclnnInplaceUniform: Operators, Unrecorded;
         aclnnInplaceZeroGetWorkspaceSize: Operators, Unrecorded;
         aclnnInplaceZero: Operators, Unrecorded;
         HcclGetRootInfo: Hccl, Cann8;

@@ -106,12 +106,13 @@ pub(crate) fn check(task: &Task) -> Outcome {
 }
 
 /// SplitMix64 over seed and counter.
-struct Generator {
+pub(crate) struct Generator {
     state: u64,
 }
 
 impl Generator {
-    fn new(seed: u64, counter: u64) -> Self {
+    /// The numbers of a seed from a counter on.
+    pub(crate) fn new(seed: u64, counter: u64) -> Self {
         let mut start = Self { state: seed };
         let mixed = start.next();
         Self {
@@ -128,12 +129,12 @@ impl Generator {
     }
 
     /// From 0, included, to 1, excluded.
-    fn unit(&mut self) -> f64 {
+    pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// The standard bell curve, by Box and Muller.
-    fn normal(&mut self) -> f64 {
+    pub(crate) fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.unit()).cos()
     }

@@ -23,6 +23,15 @@ aclnnStatus aclnnLayerNormGetWorkspaceSize(const aclTensor *input,
 aclnnStatus aclnnLayerNorm(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor,
     aclrtStream stream);
 
+/** aclnnLayerNorm with a choice between precision (0), speed (1) and 16-bit sums (2). */
+aclnnStatus aclnnLayerNormWithImplModeGetWorkspaceSize(const aclTensor *input, const
+    aclIntArray *normalizedShape, const aclTensor *weightOptional, const aclTensor *biasOptional,
+    double eps, aclTensor *out, aclTensor *meanOutOptional, aclTensor *rstdOutOptional, int32_t
+    implMode, uint64_t *workspaceSize, aclOpExecutor **executor);
+/** Queues the prepared call. */
+aclnnStatus aclnnLayerNormWithImplMode(void *workspace, uint64_t workspaceSize,
+    aclOpExecutor *executor, aclrtStream stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,12 +1,13 @@
 //! Operators that copy, convert or make values.
 
 use super::compute::{BLOCK, Compute};
-use super::dtype::{ALL, CONVERTIBLE, Class, NUMBERS, Type};
+use super::dtype::{ALL, CONVERTIBLE, Class, FLOATS, NUMBERS, Type};
 use super::elementwise::blocks;
 use super::executor::{Arg, Operand, Plan, bad};
 use super::in_words;
 use super::object::{Number, Scalar, Tensor};
 use crate::error::Outcome;
+use crate::random::Generator;
 use crate::span::Element;
 use crate::span::strided::Elements;
 
@@ -70,7 +71,7 @@ pub(crate) fn fill(to: &Elements<'_>, value: Scalar) {
 }
 
 /// Refuses a conversion between types that is not one between real numbers or from a type to itself.
-fn expect_convertible(from: &Operand, to: &Operand) -> Outcome {
+pub(crate) fn expect_convertible(from: &Operand, to: &Operand) -> Outcome {
     if from.dtype == to.dtype {
         return Ok(());
     }
@@ -100,6 +101,13 @@ pub(crate) fn inplace_copy(target: Arg<Tensor>, source: Arg<Tensor>) -> Outcome<
     Ok(Plan::new([target, source], move |[target, source]| {
         copy(&source.elements(&from), &target.elements(&to));
     }))
+}
+
+/// aclnnInplaceFillTensor: sets every element of `target` to the one element of `value`, converted. Types as for
+/// aclnnInplaceCopy.
+pub(crate) fn inplace_fill_tensor(target: Arg<Tensor>, value: Arg<Tensor>) -> Outcome<Plan> {
+    value.input()?.expect_single()?;
+    inplace_copy(target, value)
 }
 
 /// A plan that copies one operand to another of the same shape.
@@ -134,9 +142,17 @@ pub(crate) fn inplace_number(target: Arg<Tensor>, number: i64) -> Outcome<Plan> 
     inplace_fill(target, Arg::fixed("value", scalar))
 }
 
-/// aclnnArange: `out[i] = start + i·step` for `⌈(end - start)/step⌉` elements. Real numbers except BOOL; floats are
-/// computed in DOUBLE and rounded once.
+/// Whether a sequence may reach its end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Excluded,
+    Included,
+}
+
+/// aclnnArange and aclnnRange: `out[i] = start + i·step` up to `end`, which aclnnArange leaves out and aclnnRange takes
+/// in. Real numbers except BOOL; floats are computed in DOUBLE and rounded once.
 pub(crate) fn arange(
+    bound: End,
     start: Arg<Scalar>,
     end: Arg<Scalar>,
     step: Arg<Scalar>,
@@ -163,9 +179,16 @@ pub(crate) fn arange(
     }
     let len = if integers {
         let [first, last, by] = scalars.map(|scalar| i128::from(scalar.to_i64()));
-        (last - first).unsigned_abs().div_ceil(by.unsigned_abs()) as usize
+        let (distance, by) = ((last - first).unsigned_abs(), by.unsigned_abs());
+        match bound {
+            End::Excluded => distance.div_ceil(by) as usize,
+            End::Included => (distance / by) as usize + 1,
+        }
     } else {
-        (distance / by_f64).ceil() as usize
+        match bound {
+            End::Excluded => (distance / by_f64).ceil() as usize,
+            End::Included => (distance / by_f64).floor() as usize + 1,
+        }
     };
     out.expect_dims(&[len])?;
     let at = out.layout.clone();
@@ -191,4 +214,68 @@ pub(crate) fn arange(
             });
         }
     }))
+}
+
+/// aclnnInplaceNormal: fills `target` with numbers of the bell curve around `mean` of width `deviation`, the same for
+/// the same `seed` and `offset`. Floats.
+pub(crate) fn inplace_normal(
+    target: Arg<Tensor>,
+    mean: f32,
+    deviation: f32,
+    seed: i64,
+    offset: i64,
+) -> Outcome<Plan> {
+    let target = target.output()?;
+    target.expect_types(FLOATS)?;
+    if deviation.is_nan() || deviation < 0.0 {
+        return Err(bad("std", "at least 0", deviation));
+    }
+    let (mean, deviation) = (f64::from(mean), f64::from(deviation));
+    Ok(random(
+        target,
+        seed as u64,
+        offset as u64,
+        move |generator| mean + deviation * generator.normal(),
+    ))
+}
+
+/// aclnnInplaceUniform: fills `target` with numbers from `from` to below `to`, the same for the same `seed` and
+/// `offset`; rounding to a narrow float may give `to`. Real numbers except BOOL.
+pub(crate) fn inplace_uniform(
+    target: Arg<Tensor>,
+    from: f64,
+    to: f64,
+    seed: u64,
+    offset: u64,
+) -> Outcome<Plan> {
+    let target = target.output()?;
+    target.expect_types(NUMBERS)?;
+    let width = to - from;
+    if !(width >= 0.0 && width.is_finite()) {
+        return Err(bad(
+            "to",
+            format_args!("a finite number of at least {from}"),
+            to,
+        ));
+    }
+    Ok(random(target, seed, offset, move |generator| {
+        from + width * generator.unit()
+    }))
+}
+
+fn random(
+    target: Operand,
+    seed: u64,
+    offset: u64,
+    number: impl Fn(&mut Generator) -> f64 + Send + Sync + 'static,
+) -> Plan {
+    let at = target.layout.clone();
+    Plan::new([target], move |[target]| {
+        let (target, mut generator) = (target.elements(&at), Generator::new(seed, offset));
+        let mut values = [0f64; BLOCK];
+        blocks(target.len(), |start, len| {
+            values[..len].fill_with(|| number(&mut generator));
+            f64::write(&target, start, &values[..len]);
+        });
+    })
 }

@@ -50,6 +50,8 @@ pub(crate) const CONVERTIBLE: &[Type] = &[
 pub(crate) const ALL: &[Type] = &[
     F32, F16, BF16, F64, I8, I16, I32, I64, U8, U16, U32, U64, Bool, C64, C128,
 ];
+/// Integers and `Bool`.
+pub(crate) const INTEGERS: &[Type] = &[I8, I16, I32, I64, U8, Bool];
 /// Types of indices.
 pub(crate) const INDICES: &[Type] = &[I32, I64];
 

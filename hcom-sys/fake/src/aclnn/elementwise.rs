@@ -1,7 +1,7 @@
 //! Operators that compute each element of the output from the elements at the same place of the inputs.
 
 use super::compute::{BLOCK, Compute};
-use super::dtype::{CONVERTIBLE, Class, HALF_AND_SINGLE, NUMBERS, REALS, SIGNED, Type};
+use super::dtype::{CONVERTIBLE, Class, HALF_AND_SINGLE, INTEGERS, NUMBERS, REALS, SIGNED, Type};
 use super::executor::{Arg, Operand, Plan, bad};
 use super::in_class;
 use super::layout::{Dims, broadcast};
@@ -75,6 +75,32 @@ pub(crate) fn gelu_v2(x: Arg<Tensor>, approximate: i64, out: Arg<Tensor>) -> Out
         _ => return Err(bad("approximate", "0 (erf) or 1 (tanh)", approximate)),
     };
     unary(f, x, out)
+}
+
+/// aclnnSwiGlu: `out = silu(a)·b` for the first half `a` and the second half `b` of `x` along `dim`. FLOAT, FLOAT16,
+/// BF16.
+pub(crate) fn swiglu(x: Arg<Tensor>, dim: i64, out: Arg<Tensor>) -> Outcome<Plan> {
+    let (x, out) = (x.input()?, out.output()?);
+    x.expect_types(HALF_AND_SINGLE)?;
+    out.expect_types(&[x.dtype])?;
+    let axis = x.axis("dim", dim)?;
+    let mut dims = x.layout.dims.clone();
+    if dims.is_empty() || !dims[axis].is_multiple_of(2) {
+        let expected = format!("an even size of dimension {axis}");
+        return Err(bad(&x.name, expected, format_args!("shape {dims:?}")));
+    }
+    let half = dims[axis] / 2;
+    dims[axis] = half;
+    out.expect_dims(&dims)?;
+    let halves = [0, half].map(|start| x.layout.narrow(axis, start, half, 1));
+    let out_at = out.layout.clone();
+    Ok(Plan::new([x, out], move |[x, out]| {
+        let [gate, value] = [0, 1].map(|i| x.elements(&halves[i]));
+        zip_blocks::<f32>(&gate, &value, &out.elements(&out_at), |gate, value| {
+            f32::unary(Unary::Silu, gate);
+            f32::binary(Binary::Mul, gate, value);
+        });
+    }))
 }
 
 /// `out = f(x, y)` with broadcasting, for the functions of [`Binary`]: `x + y`, `x - y`, `x·y`, `x/y`, the larger,
@@ -202,6 +228,102 @@ pub(crate) fn compare_scalar(
                 C::read(&x, start, values);
                 relate(relation, values, &operand[..len]);
                 C::write(&out, start, values);
+            });
+        });
+    }))
+}
+
+/// aclnnLogicalNot: whether `x` is 0. Real numbers; the output as for comparisons.
+pub(crate) fn logical_not(x: Arg<Tensor>, out: Arg<Tensor>) -> Outcome<Plan> {
+    let zero = Scalar::from_bytes(Type::Bool, &[0]);
+    compare_scalar(Relation::Equal, x, Arg::fixed("other", zero), out)
+}
+
+/// aclnnBitwiseAndScalar: the bits that `x` and a scalar have in common. Integers and BOOL.
+pub(crate) fn bitwise_and_scalar(
+    x: Arg<Tensor>,
+    other: Arg<Scalar>,
+    out: Arg<Tensor>,
+) -> Outcome<Plan> {
+    x.input()?.expect_types(INTEGERS)?;
+    let scalar = other.get()?;
+    if scalar.dtype.is_float() || scalar.dtype.is_complex() {
+        return Err(bad(other.name, "an integer", scalar.dtype));
+    }
+    by_scalar(Binary::And, x, other, out)
+}
+
+/// aclnnIsFinite: whether `x` is neither infinite nor not a number. Real numbers; the output is BOOL.
+pub(crate) fn is_finite(x: Arg<Tensor>, out: Arg<Tensor>) -> Outcome<Plan> {
+    let (x, out) = (x.input()?, out.output()?);
+    x.expect_types(REALS)?;
+    out.expect_types(&[Type::Bool])?;
+    out.expect_dims(x.dims())?;
+    let (x_at, out_at, class) = (x.layout.clone(), out.layout.clone(), x.dtype.class());
+    Ok(Plan::new([x, out], move |[x, out]| {
+        let (x, out) = (x.elements(&x_at), out.elements(&out_at));
+        in_class!(class, C => zip_blocks::<C>(&x, &x, &out, |x, y| {
+            // The difference of a finite number and itself is 0, of others it is not a number.
+            C::binary(Binary::Sub, x, y);
+            y.fill(C::ZERO);
+            relate(Relation::Equal, x, y);
+        }));
+    }))
+}
+
+/// aclnnEqual: one BOOL that says whether both tensors have the same shape and the same elements. Real numbers, compared
+/// in their common type.
+pub(crate) fn equal(x: Arg<Tensor>, y: Arg<Tensor>, out: Arg<Tensor>) -> Outcome<Plan> {
+    let (x, y, out) = (x.input()?, y.input()?, out.output()?);
+    let common = common_type(Binary::Maximum, &x, &y)?;
+    out.expect_types(&[Type::Bool])?;
+    out.expect_single()?;
+    let same_shape = x.dims() == y.dims();
+    let layouts = [&x, &y, &out].map(|operand| operand.layout.clone());
+    let class = common.class();
+    Ok(Plan::new([x, y, out], move |storages| {
+        let [x, y, out] = std::array::from_fn(|i| storages[i].elements(&layouts[i]));
+        let mut equal = same_shape;
+        if same_shape {
+            in_class!(class, C => {
+                let (mut left, mut right) = ([C::ZERO; BLOCK], [C::ZERO; BLOCK]);
+                blocks(x.len(), |start, len| {
+                    C::read(&x, start, &mut left[..len]);
+                    C::read(&y, start, &mut right[..len]);
+                    equal &= left[..len] == right[..len];
+                });
+            });
+        }
+        out.scatter(0, &[u8::from(equal)]);
+    }))
+}
+
+/// aclnnInplaceMaskedFillScalar: sets the elements of `target` to `value` where `mask`, which is BOOL and broadcasts to
+/// it, is set. Real numbers.
+pub(crate) fn inplace_masked_fill(
+    target: Arg<Tensor>,
+    mask: Arg<Tensor>,
+    value: Arg<Scalar>,
+) -> Outcome<Plan> {
+    let (target, mask) = (target.output()?, mask.input()?);
+    target.expect_types(REALS)?;
+    mask.expect_types(&[Type::Bool])?;
+    value.real()?;
+    let (value, class) = (*value.get()?, target.dtype.class());
+    let (target_at, mask_at) = (target.layout.clone(), mask.broadcast_to(target.dims())?);
+    Ok(Plan::new([target, mask], move |[target, mask]| {
+        let (target, mask) = (target.elements(&target_at), mask.elements(&mask_at));
+        in_class!(class, C => {
+            let (value, mut values) = (C::from_scalar(value), [C::ZERO; BLOCK]);
+            let mut set = [0u8; BLOCK];
+            blocks(target.len(), |start, len| {
+                let (values, set) = (&mut values[..len], &mut set[..len]);
+                C::read(&target, start, values);
+                mask.gather(start, set);
+                for (x, &set) in values.iter_mut().zip(&*set) {
+                    *x = if set != 0 { value } else { *x };
+                }
+                C::write(&target, start, values);
             });
         });
     }))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::dtype::Type;
 use super::layout::{Layout, MAX_RANK};
-use super::object::{Registry, TENSORS, Tensor};
+use super::object::{Registry, Scalar, TENSORS, Tensor};
 use crate::error::{self, Failure, Outcome};
 use crate::span::strided::Storage;
 use crate::stream;
@@ -35,6 +35,7 @@ pub(crate) fn bad(
 /// An argument that names an object, with the name of its parameter.
 pub(crate) struct Arg<T> {
     pub(crate) name: &'static str,
+    handle: usize,
     object: Option<Arc<T>>,
 }
 
@@ -55,7 +56,11 @@ impl<T> Arg<T> {
                 }
             },
         };
-        Ok(Arg { name, object })
+        Ok(Arg {
+            name,
+            handle,
+            object,
+        })
     }
 
     /// The object of a required parameter.
@@ -69,10 +74,16 @@ impl<T> Arg<T> {
         })
     }
 
+    /// The handle that was passed; 0 for an absent argument.
+    pub(crate) fn handle(&self) -> usize {
+        self.handle
+    }
+
     /// The same argument once more, for an operator that reads and writes it.
     pub(crate) fn again(&self) -> Arg<T> {
         Arg {
             name: self.name,
+            handle: self.handle,
             object: self.object.clone(),
         }
     }
@@ -81,6 +92,7 @@ impl<T> Arg<T> {
     pub(crate) fn fixed(name: &'static str, object: T) -> Arg<T> {
         Arg {
             name,
+            handle: 0,
             object: Some(Arc::new(object)),
         }
     }
@@ -117,22 +129,50 @@ impl Arg<Tensor> {
     }
 }
 
+impl Arg<Scalar> {
+    /// A real number.
+    pub(crate) fn real(&self) -> Outcome<f64> {
+        let scalar = self.get()?;
+        if scalar.dtype.is_complex() {
+            return Err(bad(self.name, "a real number", scalar.dtype));
+        }
+        Ok(scalar.to_f64())
+    }
+}
+
 impl Arg<Vec<usize>> {
     /// The tensors of a list, all of which the operator reads.
     pub(crate) fn inputs(&self) -> Outcome<Vec<Operand>> {
+        (0..self.get()?.len())
+            .map(|i| self.member(i, Role::Input))
+            .collect()
+    }
+
+    /// The tensors of a list whose members may be null.
+    pub(crate) fn optional_inputs(&self) -> Outcome<Vec<Option<Operand>>> {
         let members = self.get()?.iter().enumerate();
         members
             .map(|(i, &handle)| {
-                let tensor = TENSORS.get(handle).ok_or_else(|| {
-                    bad(
-                        format_args!("{}[{i}]", self.name),
-                        "a live aclTensor",
-                        "a destroyed one",
-                    )
-                })?;
-                Operand::new(format!("{}[{i}]", self.name), &tensor, Role::Input)
+                (handle != 0)
+                    .then(|| self.member(i, Role::Input))
+                    .transpose()
             })
             .collect()
+    }
+
+    /// The tensors of a list, all of which the operator writes.
+    pub(crate) fn outputs(&self) -> Outcome<Vec<Operand>> {
+        (0..self.get()?.len())
+            .map(|i| self.member(i, Role::Output))
+            .collect()
+    }
+
+    fn member(&self, i: usize, role: Role) -> Outcome<Operand> {
+        let name = format!("{}[{i}]", self.name);
+        match TENSORS.get(self.get()?[i]) {
+            Some(tensor) => Operand::new(name, &tensor, role),
+            None => Err(bad(name, "a live aclTensor", "a destroyed one")),
+        }
     }
 }
 
@@ -256,11 +296,33 @@ impl Operand {
         ))
     }
 
+    /// Refuses other than one element in at most one dimension.
+    pub(crate) fn expect_single(&self) -> Outcome {
+        if matches!(self.dims(), [] | [1]) {
+            return Ok(());
+        }
+        let expected = "a scalar or one element";
+        Err(bad(
+            &self.name,
+            expected,
+            format_args!("shape {:?}", self.dims()),
+        ))
+    }
+
     /// The layout repeated to `dims`, for an input that broadcasts.
     pub(crate) fn broadcast_to(&self, dims: &[usize]) -> Outcome<Layout> {
         self.layout.broadcast_to(dims).ok_or_else(|| {
             let expected = format!("a shape that broadcasts to {dims:?}");
             bad(&self.name, expected, format_args!("{:?}", self.dims()))
+        })
+    }
+
+    /// The elements with dimension `dim` innermost, so that its rows follow each other. A tensor of rank 0 is one row.
+    pub(crate) fn row_last(&self, parameter: &str, dim: i64) -> Outcome<Layout> {
+        let axis = self.axis(parameter, dim)?;
+        Ok(match self.rank() {
+            0 => self.layout.insert_dim(0),
+            _ => self.layout.move_to_end(axis),
         })
     }
 

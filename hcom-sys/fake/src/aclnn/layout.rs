@@ -5,6 +5,9 @@ use smallvec::SmallVec;
 /// Largest rank of a tensor that an operator accepts.
 pub(crate) const MAX_RANK: usize = 8;
 
+/// Largest rank of a view of one: repeating makes two dimensions of each.
+pub(crate) const MAX_VIEW_RANK: usize = 2 * MAX_RANK;
+
 /// Sizes of the dimensions, outermost first.
 pub(crate) type Dims = SmallVec<[usize; MAX_RANK]>;
 /// Distances in elements between neighbours of each dimension.

@@ -33,6 +33,8 @@ pub(crate) enum Binary {
     Maximum,
     Minimum,
     Pow,
+    /// Of the bits of integers.
+    And,
 }
 
 /// A relation of two numbers; false where one is not a number.
@@ -207,6 +209,7 @@ impl Math for f32 {
             Binary::Maximum => zip(x, y, larger),
             Binary::Minimum => zip(x, y, smaller),
             Binary::Pow => zip(x, y, f32::powf),
+            Binary::And => unreachable!("floats have no bits to combine"),
         }
     }
 }
@@ -241,6 +244,7 @@ impl Math for f64 {
             Binary::Maximum => zip(x, y, larger),
             Binary::Minimum => zip(x, y, smaller),
             Binary::Pow => zip(x, y, f64::powf),
+            Binary::And => unreachable!("floats have no bits to combine"),
         }
     }
 }
@@ -284,6 +288,7 @@ impl Math for i64 {
             Binary::Maximum => zip(x, y, i64::max),
             Binary::Minimum => zip(x, y, i64::min),
             Binary::Pow => zip(x, y, pow_i64),
+            Binary::And => zip(x, y, |x, y| x & y),
             Binary::Div => unreachable!("true division computes in floats"),
         }
     }

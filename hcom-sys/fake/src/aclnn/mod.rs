@@ -6,7 +6,7 @@
 //! | `object`, `executor` | what the caller hands in; checked operands, plans, launch |
 //! | `compute`, `math` | reading and writing blocks in a compute type; functions on slices |
 //! | `missing` | the names of those that are not here |
-//! | `elementwise`, `reduce`, `norm`, `matmul`, `index`, `shape`, `create` | the operators by family |
+//! | `elementwise`, `reduce`, `norm`, `matmul`, `index`, `sort`, `shape`, `create` | the operators by family |
 //!
 //! A kernel is safe code: it reads blocks of elements in the order of their indices, computes, and writes blocks. It
 //! never sees strides, storage types or addresses, so one kernel per family serves all of them. Results follow
@@ -27,6 +27,7 @@ pub(crate) mod norm;
 pub(crate) mod object;
 pub(crate) mod reduce;
 pub(crate) mod shape;
+pub(crate) mod sort;
 #[cfg(test)]
 mod tests;
 

@@ -3,10 +3,10 @@
 use std::ops::{Add, Div, Mul, Sub};
 
 use super::compute::Compute;
-use super::dtype::{Class, FLOATS, HALF_AND_SINGLE};
+use super::dtype::{Class, FLOATS, HALF_AND_SINGLE, Type};
 use super::executor::{Arg, Operand, Plan, bad};
 use super::layout::Dims;
-use super::math::{Math, Unary, larger};
+use super::math::{Binary, Math, Unary, larger};
 use super::object::Tensor;
 use crate::error::Outcome;
 use crate::simd::wide;
@@ -52,41 +52,58 @@ fn sum<C: Real>(row: &[C], f: impl Fn(C) -> C) -> C {
     )
 }
 
-/// aclnnSoftmax: `out = e^(x - m) / Σ e^(x - m)` along `dim`, `m` the largest element there. FLOAT, FLOAT16, BF16,
-/// DOUBLE.
-pub(crate) fn softmax(x: Arg<Tensor>, dim: i64, out: Arg<Tensor>) -> Outcome<Plan> {
+/// Whether softmax gives the shares or their logarithms.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Softmax {
+    Share,
+    Logarithm,
+}
+
+/// aclnnSoftmax: `out = e^(x - m) / Σ e^(x - m)` along `dim`, `m` the largest element there; aclnnLogSoftmax:
+/// `out = x - m - ln Σ e^(x - m)`. FLOAT, FLOAT16, BF16, DOUBLE.
+pub(crate) fn softmax(form: Softmax, x: Arg<Tensor>, dim: i64, out: Arg<Tensor>) -> Outcome<Plan> {
     let (x, out) = (x.input()?, out.output()?);
     x.expect_types(FLOATS)?;
     out.expect_types(FLOATS)?;
     out.expect_dims(x.dims())?;
-    let axis = x.axis("dim", dim)?;
-    let row_last = |operand: &Operand| match operand.rank() {
-        0 => operand.layout.insert_dim(0),
-        _ => operand.layout.move_to_end(axis),
-    };
-    let (x_at, out_at, class) = (row_last(&x), row_last(&out), x.dtype.class());
+    let (x_at, out_at) = (x.row_last("dim", dim)?, out.row_last("dim", dim)?);
+    let class = x.dtype.class();
     let len = x_at.dims[x_at.rank() - 1];
     Ok(Plan::new([x, out], move |[x, out]| {
         let (x, out) = (x.elements(&x_at), out.elements(&out_at));
         match class {
-            Class::F64 => softmax_rows::<f64>(&x, &out, len),
-            _ => softmax_rows::<f32>(&x, &out, len),
+            Class::F64 => softmax_rows::<f64>(form, &x, &out, len),
+            _ => softmax_rows::<f32>(form, &x, &out, len),
         }
     }))
 }
 
-fn softmax_rows<C: Real>(x: &Elements<'_>, out: &Elements<'_>, len: usize) {
+fn softmax_rows<C: Real>(form: Softmax, x: &Elements<'_>, out: &Elements<'_>, len: usize) {
     let mut row = vec![C::ZERO; len];
+    let mut powers = Vec::new();
     for start in (0..out.len()).step_by(len.max(1)) {
         C::read(x, start, &mut row);
         let largest = row.iter().copied().fold(row[0], larger);
         for x in &mut row {
             *x = *x - largest;
         }
-        C::unary(Unary::Exp, &mut row);
-        let total = sum(&row, |x| x);
-        for x in &mut row {
-            *x = *x / total;
+        match form {
+            Softmax::Share => {
+                C::unary(Unary::Exp, &mut row);
+                let total = sum(&row, |x| x);
+                for x in &mut row {
+                    *x = *x / total;
+                }
+            }
+            Softmax::Logarithm => {
+                powers.clone_from(&row);
+                C::unary(Unary::Exp, &mut powers);
+                let mut logarithm = [sum(&powers, |x| x)];
+                C::unary(Unary::Log, &mut logarithm);
+                for x in &mut row {
+                    *x = *x - logarithm[0];
+                }
+            }
         }
         C::write(out, start, &row);
     }
@@ -188,6 +205,101 @@ pub(crate) fn layer_norm(
     }))
 }
 
+/// aclnnLayerNormWithImplMode: aclnnLayerNorm with a choice between precision (0), speed (1) and 16-bit sums (2), all of
+/// which are computed in FLOAT here.
+#[expect(clippy::too_many_arguments, reason = "the C function has as many")]
+pub(crate) fn layer_norm_with_mode(
+    x: Arg<Tensor>,
+    shape: Arg<Vec<i64>>,
+    weight: Arg<Tensor>,
+    bias: Arg<Tensor>,
+    eps: f64,
+    out: Arg<Tensor>,
+    mean_out: Arg<Tensor>,
+    rstd_out: Arg<Tensor>,
+    mode: i32,
+) -> Outcome<Plan> {
+    if !(0..=2).contains(&mode) {
+        return Err(bad("implMode", "0, 1 or 2", mode));
+    }
+    layer_norm(x, shape, weight, bias, eps, out, mean_out, rstd_out)
+}
+
+/// aclnnAddRmsNorm: `sum = x + y`, rounded to its type, and aclnnRmsNorm of that: what the two operators one after the
+/// other give. FLOAT, FLOAT16, BF16, all tensors but `rstd` of one type.
+pub(crate) fn add_rms_norm(
+    x: Arg<Tensor>,
+    y: Arg<Tensor>,
+    gamma: Arg<Tensor>,
+    eps: f64,
+    out: Arg<Tensor>,
+    rstd_out: Arg<Tensor>,
+    sum_out: Arg<Tensor>,
+) -> Outcome<Plan> {
+    let (x, y, gamma) = (x.input()?, y.input()?, gamma.input()?);
+    let (out, rstd_out, sum_out) = (out.output()?, rstd_out.output()?, sum_out.output()?);
+    x.expect_types(HALF_AND_SINGLE)?;
+    for operand in [&y, &gamma, &out, &sum_out] {
+        operand.expect_types(&[x.dtype])?;
+    }
+    for operand in [&y, &out, &sum_out] {
+        operand.expect_dims(x.dims())?;
+    }
+    let norm = Rms::new(&x, &gamma, &rstd_out, eps)?;
+    let layouts = [&x, &y, &gamma, &out, &rstd_out, &sum_out].map(|operand| operand.layout.clone());
+    Ok(Plan::new(
+        [x, y, gamma, out, rstd_out, sum_out],
+        move |storages| {
+            let [x, y, gamma, out, rstd_out, sum_out] =
+                std::array::from_fn(|i| storages[i].elements(&layouts[i]));
+            let mut other = vec![0f32; norm.len];
+            norm.rows(&gamma, &out, &rstd_out, |start, row| {
+                f32::read(&x, start, row);
+                f32::read(&y, start, &mut other);
+                f32::binary(Binary::Add, row, &other);
+                f32::write(&sum_out, start, row);
+                f32::read(&sum_out, start, row);
+            });
+        },
+    ))
+}
+
+/// Root mean square over the last dimensions.
+struct Rms {
+    /// Elements of a row.
+    len: usize,
+    eps: f32,
+}
+
+impl Rms {
+    fn new(x: &Operand, gamma: &Operand, rstd_out: &Operand, eps: f64) -> Outcome<Rms> {
+        rstd_out.expect_types(&[Type::F32])?;
+        rstd_out.expect_dims(&row_dims(x, &gamma.name, gamma.dims())?)?;
+        let (len, eps) = (gamma.layout.len(), eps as f32);
+        Ok(Rms { len, eps })
+    }
+
+    /// Normalises each row that `read(first element, row)` delivers.
+    fn rows(
+        &self,
+        gamma: &Elements<'_>,
+        out: &Elements<'_>,
+        rstd_out: &Elements<'_>,
+        mut read: impl FnMut(usize, &mut [f32]),
+    ) {
+        let gamma = read_all(gamma);
+        let mut row = vec![0f32; self.len];
+        for (number, start) in (0..out.len()).step_by(self.len.max(1)).enumerate() {
+            read(start, &mut row);
+            let square = sum(&row, |x| x * x) / self.len as f32;
+            let rstd = 1.0 / (square + self.eps).sqrt();
+            scale(&mut row, Some(&gamma), None, |x| x * rstd);
+            f32::write(out, start, &row);
+            f32::write(rstd_out, number, &[rstd]);
+        }
+    }
+}
+
 /// aclnnRmsNorm: over the last dimensions, whose shape is that of `gamma`, `rstd = 1/√(mean(x²) + eps)` and
 /// `out = x · rstd · gamma`. FLOAT, FLOAT16, BF16, computed in FLOAT; `rstd` is FLOAT.
 pub(crate) fn rms_norm(
@@ -206,28 +318,14 @@ pub(crate) fn rms_norm(
     for operand in [&x, &gamma, &out] {
         operand.expect_types(HALF_AND_SINGLE)?;
     }
-    rstd_out.expect_types(&[super::dtype::Type::F32])?;
     out.expect_dims(x.dims())?;
-    rstd_out.expect_dims(&row_dims(&x, &gamma.name, gamma.dims())?)?;
+    let norm = Rms::new(&x, &gamma, &rstd_out, eps)?;
     let layouts = [&x, &gamma, &out, &rstd_out].map(|operand| operand.layout.clone());
-    let len = gamma.layout.len();
     Ok(Plan::new([x, gamma, out, rstd_out], move |storages| {
-        let mut elements = storages
-            .iter()
-            .zip(&layouts)
-            .map(|(storage, at)| storage.elements(at));
-        let [x, gamma, out, rstd_out] =
-            std::array::from_fn(|_| elements.next().expect("one layout per operand"));
-        let gamma = read_all(&gamma);
-        let mut row = vec![0f32; len];
-        for (number, start) in (0..out.len()).step_by(len.max(1)).enumerate() {
-            f32::read(&x, start, &mut row);
-            let square = sum(&row, |x| x * x) / len as f32;
-            let rstd = 1.0 / (square + eps as f32).sqrt();
-            scale(&mut row, Some(&gamma), None, |x| x * rstd);
-            f32::write(&out, start, &row);
-            f32::write(&rstd_out, number, &[rstd]);
-        }
+        let [x, gamma, out, rstd_out] = std::array::from_fn(|i| storages[i].elements(&layouts[i]));
+        norm.rows(&gamma, &out, &rstd_out, |start, row| {
+            f32::read(&x, start, row)
+        });
     }))
 }
 

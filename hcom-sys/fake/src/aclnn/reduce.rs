@@ -189,12 +189,24 @@ pub(crate) fn amax(
     out: Arg<Tensor>,
 ) -> Outcome<Plan> {
     let (x, out) = (x.input()?, out.output()?);
+    let axes = axes(&x, &dims)?;
+    out.expect_dims(&reduced_dims(&x, &axes, keep))?;
+    largest(x, &axes, out)
+}
+
+/// aclnnMax: the largest of all elements, as for aclnnAmax.
+pub(crate) fn max(x: Arg<Tensor>, out: Arg<Tensor>) -> Outcome<Plan> {
+    let (x, out) = (x.input()?, out.output()?);
+    out.expect_single()?;
+    let axes: Dims = (0..x.rank()).collect();
+    largest(x, &axes, out)
+}
+
+fn largest(x: Operand, axes: &[usize], out: Operand) -> Outcome<Plan> {
     x.expect_types(REALS)?;
     out.expect_types(REALS)?;
     out.expect_holds(x.dtype)?;
-    let axes = axes(&x, &dims)?;
-    out.expect_dims(&reduced_dims(&x, &axes, keep))?;
-    let (fold, out_at) = (Fold::new(&x.layout, &axes), out.layout.clone());
+    let (fold, out_at) = (Fold::new(&x.layout, axes), out.layout.clone());
     if fold.count == 0 {
         return Err(bad(
             &x.name,
@@ -209,6 +221,44 @@ pub(crate) fn amax(
     }))
 }
 
+/// aclnnCumsum: `out[…, i, …] = Σ x[…, 0..=i, …]` along `dim`, in `dtype`, which is the type of `out`. Real numbers;
+/// floats add up in DOUBLE and each sum rounds once, integers wrap.
+pub(crate) fn cumsum(x: Arg<Tensor>, dim: i64, dtype: i32, out: Arg<Tensor>) -> Outcome<Plan> {
+    let (x, out) = (x.input()?, out.output()?);
+    x.expect_types(REALS)?;
+    out.expect_types(REALS)?;
+    out.expect_dims(x.dims())?;
+    let dtype = asked_type(dtype, &out)?;
+    let (x_at, out_at) = (x.row_last("dim", dim)?, out.row_last("dim", dim)?);
+    let count = x_at.dims[x_at.rank() - 1];
+    Ok(Plan::new([x, out], move |[x, out]| {
+        let (x, out) = (x.elements(&x_at), out.elements(&out_at));
+        if dtype.is_float() {
+            running_sums::<f64>(&x, &out, count, |sum, x| sum + x);
+        } else {
+            running_sums::<i64>(&x, &out, count, i64::wrapping_add);
+        }
+    }))
+}
+
+fn running_sums<C: Compute>(
+    x: &Elements<'_>,
+    out: &Elements<'_>,
+    count: usize,
+    add: impl Fn(C, C) -> C,
+) {
+    let mut row = vec![C::ZERO; count];
+    for start in (0..out.len()).step_by(count.max(1)) {
+        C::read(x, start, &mut row);
+        let mut sum = C::ZERO;
+        for x in &mut row {
+            sum = add(sum, *x);
+            *x = sum;
+        }
+        C::write(out, start, &row);
+    }
+}
+
 /// aclnnArgMax: the first index along `dim` of the largest element, or of the first that is not a number. Real numbers
 /// except BOOL; the output is INT32 or INT64.
 pub(crate) fn argmax(x: Arg<Tensor>, dim: i64, keep: bool, out: Arg<Tensor>) -> Outcome<Plan> {
@@ -216,11 +266,7 @@ pub(crate) fn argmax(x: Arg<Tensor>, dim: i64, keep: bool, out: Arg<Tensor>) -> 
     x.expect_types(NUMBERS)?;
     out.expect_types(INDICES)?;
     let axis = x.axis("dim", dim)?;
-    let view = if x.rank() == 0 {
-        x.layout.insert_dim(0)
-    } else {
-        x.layout.move_to_end(axis)
-    };
+    let view = x.row_last("dim", dim)?;
     let axes: &[usize] = if x.rank() == 0 { &[] } else { &[axis] };
     out.expect_dims(&reduced_dims(&x, axes, keep))?;
     let count = view.dims[view.rank() - 1];

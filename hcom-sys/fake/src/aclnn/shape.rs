@@ -1,10 +1,10 @@
 //! Operators that move elements: the output is a view of the input, or is put together from views.
 
-use super::create::{copy, copying, fill};
+use super::create::{copy, copying, expect_convertible, fill};
 use super::dtype::{ALL, CONVERTIBLE};
 use super::executor::{Arg, Operand, Plan, bad};
 use super::in_words;
-use super::layout::{Dims, Layout};
+use super::layout::{Dims, Layout, MAX_RANK, Strides};
 use super::object::{Number, Scalar, Tensor};
 use crate::error::Outcome;
 use crate::span::Element;
@@ -178,24 +178,182 @@ pub(crate) fn cat(tensors: Arg<Vec<usize>>, dim: i64, out: Arg<Tensor>) -> Outco
         out.expect_holds(common)?;
     }
     out.expect_dims(&dims)?;
-    let mut start = 0;
-    let pieces: Vec<(Layout, Layout)> = (inputs.iter())
-        .map(|x| {
-            let len = x.dims()[axis];
-            start += len;
-            (
-                x.layout.clone(),
-                out.layout.narrow(axis, start - len, len, 1),
-            )
-        })
-        .collect();
+    Ok(join(inputs, axis, out))
+}
+
+/// A plan that copies the inputs behind each other along `axis` of the output.
+fn join(mut inputs: Vec<Operand>, axis: usize, out: Operand) -> Plan {
+    let sizes: Vec<usize> = inputs.iter().map(|x| x.dims()[axis]).collect();
+    let from: Vec<Layout> = inputs.iter().map(|x| x.layout.clone()).collect();
+    let to = pieces(&out.layout, axis, &sizes);
     inputs.push(out);
-    Ok(Plan::many(inputs, move |storages| {
+    Plan::many(inputs, move |storages| {
         let (out, inputs) = storages.split_last().expect("the output is there");
-        for (x, (from, to)) in inputs.iter().zip(&pieces) {
+        for ((x, from), to) in inputs.iter().zip(&from).zip(&to) {
             copy(&x.elements(from), &out.elements(to));
         }
         Ok(())
+    })
+}
+
+/// Views of these sizes along `axis`, one behind the other.
+fn pieces(whole: &Layout, axis: usize, sizes: &[usize]) -> Vec<Layout> {
+    let mut start = 0;
+    let piece = |&size: &usize| {
+        start += size;
+        whole.narrow(axis, start - size, size, 1)
+    };
+    sizes.iter().map(piece).collect()
+}
+
+/// aclnnStack: the tensors, all of one shape, as the slices of a new dimension `dim`. All types; different ones only if
+/// real.
+pub(crate) fn stack(tensors: Arg<Vec<usize>>, dim: i64, out: Arg<Tensor>) -> Outcome<Plan> {
+    let (mut inputs, out) = (tensors.inputs()?, out.output()?);
+    let Some(first) = inputs.first() else {
+        return Err(bad(tensors.name, "at least one tensor", "none"));
+    };
+    let mut dims = first.layout.dims.clone();
+    let axis = out.axis("dim", dim)?;
+    if out.rank() != dims.len() + 1 {
+        let expected = format!("{} dimensions", dims.len() + 1);
+        return Err(bad(
+            &out.name,
+            expected,
+            format_args!("shape {:?}", out.dims()),
+        ));
+    }
+    for x in &inputs {
+        x.expect_dims(&dims)?;
+        expect_convertible(x, &out)?;
+        out.expect_holds(x.dtype)?;
+    }
+    dims.insert(axis, inputs.len());
+    out.expect_dims(&dims)?;
+    for x in &mut inputs {
+        x.layout = x.layout.insert_dim(axis);
+    }
+    Ok(join(inputs, axis, out))
+}
+
+/// aclnnSplitTensor: pieces of `size` elements along `dim`, the last of what is left. All types.
+pub(crate) fn split_tensor(
+    x: Arg<Tensor>,
+    size: u64,
+    dim: i64,
+    out: Arg<Vec<usize>>,
+) -> Outcome<Plan> {
+    let whole = x.input()?;
+    let axis = whole.axis("dim", dim)?;
+    let total = whole.dims().get(axis).copied().unwrap_or(1);
+    let size = usize::try_from(size).unwrap_or(usize::MAX);
+    if size == 0 && total != 0 {
+        return Err(bad("splitSections", "at least 1", size));
+    }
+    let count = if total == 0 { 1 } else { total.div_ceil(size) };
+    let sizes: Vec<usize> = (0..count)
+        .map(|piece| size.min(total - piece * size))
+        .collect();
+    split(whole, axis, &sizes, &out)
+}
+
+/// aclnnSplitWithSize: pieces of the given sizes along `dim`. All types.
+pub(crate) fn split_with_size(
+    x: Arg<Tensor>,
+    sizes: Arg<Vec<i64>>,
+    dim: i64,
+    out: Arg<Vec<usize>>,
+) -> Outcome<Plan> {
+    let (whole, list) = (x.input()?, sizes.get()?);
+    let axis = whole.axis("dim", dim)?;
+    let total = whole.dims().get(axis).copied().unwrap_or(1);
+    let known: Option<Vec<usize>> = list
+        .iter()
+        .map(|&size| usize::try_from(size).ok())
+        .collect();
+    match known {
+        Some(known) if known.iter().sum::<usize>() == total => split(whole, axis, &known, &out),
+        _ => {
+            let expected = format!("sizes that sum to the {total} of dimension {axis}");
+            Err(bad(sizes.name, expected, format_args!("{list:?}")))
+        }
+    }
+}
+
+fn split(x: Operand, axis: usize, sizes: &[usize], out: &Arg<Vec<usize>>) -> Outcome<Plan> {
+    let outputs = out.outputs()?;
+    if x.rank() == 0 {
+        return Err(bad(&x.name, "at least one dimension", "rank 0"));
+    }
+    if outputs.len() != sizes.len() {
+        return Err(bad(
+            out.name,
+            format_args!("{} tensors", sizes.len()),
+            outputs.len(),
+        ));
+    }
+    let from = pieces(&x.layout, axis, sizes);
+    for (out, from) in outputs.iter().zip(&from) {
+        out.expect_types(&[x.dtype])?;
+        out.expect_dims(&from.dims)?;
+    }
+    let to: Vec<Layout> = outputs.iter().map(|out| out.layout.clone()).collect();
+    let operands = [x].into_iter().chain(outputs).collect();
+    Ok(Plan::many(operands, move |storages| {
+        let (x, outputs) = storages.split_first().expect("the input is there");
+        for ((out, from), to) in outputs.iter().zip(&from).zip(&to) {
+            copy(&x.elements(from), &out.elements(to));
+        }
+        Ok(())
+    }))
+}
+
+/// aclnnFlatten: a matrix whose rows run over the dimensions in front of `axis`, and whose columns over the others. All
+/// types.
+pub(crate) fn flatten(x: Arg<Tensor>, axis: i64, out: Arg<Tensor>) -> Outcome<Plan> {
+    let (x, out) = (x.input()?, out.output()?);
+    // The axis behind the last is one, too.
+    let at = match usize::try_from(axis) {
+        Ok(axis) if axis == x.rank() => axis,
+        _ => x.axis("axis", axis)?,
+    };
+    let (rows, columns) = x.dims().split_at(at.min(x.rank()));
+    out.expect_types(&[x.dtype])?;
+    out.expect_dims(&[rows.iter().product(), columns.iter().product()])?;
+    Ok(copying(x, out))
+}
+
+/// aclnnRepeat: `x`, with dimensions of size 1 in front as needed, `repeats[d]` times along each dimension `d`. All
+/// types.
+pub(crate) fn repeat(x: Arg<Tensor>, repeats: Arg<Vec<i64>>, out: Arg<Tensor>) -> Outcome<Plan> {
+    let (x, list, out) = (x.input()?, repeats.get()?, out.output()?);
+    let times: Option<Dims> = list.iter().map(|&n| usize::try_from(n).ok()).collect();
+    let fits = times.filter(|times| (x.rank()..=MAX_RANK).contains(&times.len()));
+    let Some(times) = fits else {
+        let expected = format!("{} to {MAX_RANK} numbers of at least 0", x.rank());
+        return Err(bad(repeats.name, expected, format_args!("{list:?}")));
+    };
+    let added = times.len() - x.rank();
+    let mut view = Layout {
+        dims: Dims::new(),
+        strides: Strides::new(),
+        offset: x.layout.offset,
+    };
+    let mut dims = Dims::new();
+    for (d, &n) in times.iter().enumerate() {
+        let (size, stride) = match d.checked_sub(added) {
+            Some(d) => (x.dims()[d], x.layout.strides[d]),
+            None => (1, 0),
+        };
+        dims.push(n * size);
+        view.dims.extend([n, size]);
+        view.strides.extend([0, stride]);
+    }
+    out.expect_types(&[x.dtype])?;
+    out.expect_dims(&dims)?;
+    let to = out.layout.clone();
+    Ok(Plan::new([x, out], move |[x, out]| {
+        copy(&x.elements(&view), &out.elements(&to));
     }))
 }
 

@@ -10,11 +10,13 @@ use hcom_sys::bindings::{
 };
 
 use super::guard;
+use crate::aclnn::create::End;
 use crate::aclnn::executor::{Arg, EXECUTORS, Executor, NULL_ARGUMENT, Plan, launch};
 use crate::aclnn::math::{Binary, Relation, Unary};
+use crate::aclnn::norm::Softmax;
 use crate::aclnn::object::{INT_ARRAYS, SCALARS, TENSOR_LISTS, TENSORS};
 use crate::aclnn::shape::Triangle;
-use crate::aclnn::{create, elementwise, index, matmul, norm, object, reduce, shape};
+use crate::aclnn::{create, elementwise, index, matmul, norm, object, reduce, shape, sort};
 use crate::error::{Failure, Outcome};
 
 /// Hands every operator to the macro `$callback` as rows
@@ -84,7 +86,7 @@ macro_rules! for_each_operator {
                 = matmul::batch_matmul(self_, mat2, out, cubeMathType);
 
             aclnnSoftmax aclnnSoftmaxGetWorkspaceSize(self_: *const aclTensor, dim: i64, out: *mut aclTensor)
-                = norm::softmax(self_, dim, out);
+                = norm::softmax(Softmax::Share, self_, dim, out);
             aclnnLayerNorm aclnnLayerNormGetWorkspaceSize(input: *const aclTensor, normalizedShape: *const aclIntArray, weightOptional: *const aclTensor, biasOptional: *const aclTensor, eps: f64, out: *mut aclTensor, meanOutOptional: *mut aclTensor, rstdOutOptional: *mut aclTensor)
                 = norm::layer_norm(input, normalizedShape, weightOptional, biasOptional, eps, out, meanOutOptional, rstdOutOptional);
             aclnnRmsNorm aclnnRmsNormGetWorkspaceSize(x: *const aclTensor, gamma: *const aclTensor, epsilon: f64, yOut: *const aclTensor, rstdOut: *const aclTensor)
@@ -167,7 +169,64 @@ macro_rules! for_each_operator {
             aclnnInplaceFillScalar aclnnInplaceFillScalarGetWorkspaceSize(selfRef: *mut aclTensor, value: *const aclScalar)
                 = create::inplace_fill(selfRef, value);
             aclnnArange aclnnArangeGetWorkspaceSize(start: *const aclScalar, end: *const aclScalar, step: *const aclScalar, out: *mut aclTensor)
-                = create::arange(start, end, step, out);
+                = create::arange(End::Excluded, start, end, step, out);
+
+            aclnnSwiGlu aclnnSwiGluGetWorkspaceSize(x: *const aclTensor, dim: i64, out: *const aclTensor)
+                = elementwise::swiglu(x, dim, out);
+            aclnnAddRmsNorm aclnnAddRmsNormGetWorkspaceSize(x1: *const aclTensor, x2: *const aclTensor, gamma: *const aclTensor, epsilon: f64, yOut: *mut aclTensor, rstdOut: *mut aclTensor, xOut: *mut aclTensor)
+                = norm::add_rms_norm(x1, x2, gamma, epsilon, yOut, rstdOut, xOut);
+            aclnnLogSoftmax aclnnLogSoftmaxGetWorkspaceSize(self_: *const aclTensor, dim: i64, out: *mut aclTensor)
+                = norm::softmax(Softmax::Logarithm, self_, dim, out);
+            aclnnLayerNormWithImplMode aclnnLayerNormWithImplModeGetWorkspaceSize(input: *const aclTensor, normalizedShape: *const aclIntArray, weightOptional: *const aclTensor, biasOptional: *const aclTensor, eps: f64, out: *mut aclTensor, meanOutOptional: *mut aclTensor, rstdOutOptional: *mut aclTensor, implMode: i32)
+                = norm::layer_norm_with_mode(input, normalizedShape, weightOptional, biasOptional, eps, out, meanOutOptional, rstdOutOptional, implMode);
+            aclnnAddmm aclnnAddmmGetWorkspaceSize(self_: *const aclTensor, mat1: *const aclTensor, mat2: *const aclTensor, beta: *const aclScalar, alpha: *const aclScalar, out: *mut aclTensor, cubeMathType: i8)
+                = matmul::addmm(self_, mat1, mat2, [beta, alpha], out, cubeMathType);
+            aclnnBaddbmm aclnnBaddbmmGetWorkspaceSize(self_: *const aclTensor, batch1: *const aclTensor, batch2: *const aclTensor, beta: *const aclScalar, alpha: *const aclScalar, out: *mut aclTensor, cubeMathType: i8)
+                = matmul::baddbmm(self_, batch1, batch2, [beta, alpha], out, cubeMathType);
+            aclnnStack aclnnStackGetWorkspaceSize(tensors: *const aclTensorList, dim: i64, out: *mut aclTensor)
+                = shape::stack(tensors, dim, out);
+            aclnnSplitTensor aclnnSplitTensorGetWorkspaceSize(self_: *const aclTensor, splitSections: u64, dim: i64, out: *mut aclTensorList)
+                = shape::split_tensor(self_, splitSections, dim, out);
+            aclnnSplitWithSize aclnnSplitWithSizeGetWorkspaceSize(self_: *const aclTensor, splitSize: *const aclIntArray, dim: i64, out: *mut aclTensorList)
+                = shape::split_with_size(self_, splitSize, dim, out);
+            aclnnFlatten aclnnFlattenGetWorkspaceSize(self_: *const aclTensor, axis: i64, out: *mut aclTensor)
+                = shape::flatten(self_, axis, out);
+            aclnnRepeat aclnnRepeatGetWorkspaceSize(self_: *const aclTensor, repeats: *const aclIntArray, out: *mut aclTensor)
+                = shape::repeat(self_, repeats, out);
+            aclnnGatherV2 aclnnGatherV2GetWorkspaceSize(self_: *const aclTensor, dim: i64, index: *const aclTensor, out: *mut aclTensor)
+                = index::gather_v2(self_, dim, index, out);
+            aclnnIndexSelect aclnnIndexSelectGetWorkspaceSize(self_: *const aclTensor, dim: i64, index: *const aclTensor, out: *mut aclTensor)
+                = index::index_select(self_, dim, index, out);
+            aclnnIndex aclnnIndexGetWorkspaceSize(self_: *const aclTensor, indices: *const aclTensorList, out: *mut aclTensor)
+                = index::index(self_, indices, out);
+            aclnnMaskedSelect aclnnMaskedSelectGetWorkspaceSize(self_: *const aclTensor, mask: *const aclTensor, out: *mut aclTensor)
+                = index::masked_select(self_, mask, out);
+            aclnnTopk aclnnTopkGetWorkspaceSize(self_: *const aclTensor, k: i64, dim: i64, largest: bool, sorted: bool, valuesOut: *mut aclTensor, indicesOut: *mut aclTensor)
+                = sort::topk(self_, k, dim, largest, sorted, valuesOut, indicesOut);
+            aclnnSort aclnnSortGetWorkspaceSize(self_: *const aclTensor, stable: bool, dim: i64, descending: bool, valuesOut: *mut aclTensor, indicesOut: *mut aclTensor)
+                = sort::sort(self_, stable, dim, descending, valuesOut, indicesOut);
+            aclnnMax aclnnMaxGetWorkspaceSize(self_: *const aclTensor, out: *mut aclTensor)
+                = reduce::max(self_, out);
+            aclnnCumsum aclnnCumsumGetWorkspaceSize(self_: *const aclTensor, dim: i64, dtype: aclDataType, out: *mut aclTensor)
+                = reduce::cumsum(self_, dim, dtype, out);
+            aclnnEqual aclnnEqualGetWorkspaceSize(self_: *const aclTensor, other: *const aclTensor, out: *mut aclTensor)
+                = elementwise::equal(self_, other, out);
+            aclnnIsFinite aclnnIsFiniteGetWorkspaceSize(self_: *const aclTensor, out: *mut aclTensor)
+                = elementwise::is_finite(self_, out);
+            aclnnLogicalNot aclnnLogicalNotGetWorkspaceSize(self_: *const aclTensor, out: *mut aclTensor)
+                = elementwise::logical_not(self_, out);
+            aclnnBitwiseAndScalar aclnnBitwiseAndScalarGetWorkspaceSize(self_: *const aclTensor, other: *const aclScalar, out: *mut aclTensor)
+                = elementwise::bitwise_and_scalar(self_, other, out);
+            aclnnInplaceMaskedFillScalar aclnnInplaceMaskedFillScalarGetWorkspaceSize(selfRef: *mut aclTensor, mask: *const aclTensor, value: *const aclScalar)
+                = elementwise::inplace_masked_fill(selfRef, mask, value);
+            aclnnInplaceFillTensor aclnnInplaceFillTensorGetWorkspaceSize(selfRef: *mut aclTensor, value: *const aclTensor)
+                = create::inplace_fill_tensor(selfRef, value);
+            aclnnInplaceNormal aclnnInplaceNormalGetWorkspaceSize(selfRef: *const aclTensor, mean: f32, std: f32, seed: i64, offset: i64)
+                = create::inplace_normal(selfRef, mean, std, seed, offset);
+            aclnnInplaceUniform aclnnInplaceUniformGetWorkspaceSize(selfRef: *const aclTensor, from: f64, to: f64, seed: u64, offset: u64)
+                = create::inplace_uniform(selfRef, from, to, seed, offset);
+            aclnnRange aclnnRangeGetWorkspaceSize(start: *const aclScalar, end: *const aclScalar, step: *const aclScalar, out: *mut aclTensor)
+                = create::arange(End::Included, start, end, step, out);
         }
     };
 }
@@ -195,6 +254,7 @@ object_argument! {
     *const aclScalar => object::Scalar, SCALARS;
     *const aclIntArray => Vec<i64>, INT_ARRAYS;
     *const aclTensorList => Vec<usize>, TENSOR_LISTS;
+    *mut aclTensorList => Vec<usize>, TENSOR_LISTS;
 }
 
 macro_rules! plain_argument {
@@ -207,7 +267,7 @@ macro_rules! plain_argument {
         }
     )*};
 }
-plain_argument!(i8, i64, f64, bool);
+plain_argument!(i8, i32, i64, u64, f32, f64, bool);
 
 impl Argument for aclDataType {
     type Value = i32;

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::ptr;
 
 use super::{Element, Span};
-use crate::aclnn::layout::{Dims, Layout, MAX_RANK, Strides};
+use crate::aclnn::layout::{Dims, Layout, MAX_VIEW_RANK, Strides};
 use crate::error::Outcome;
 
 /// The part of device memory that one tensor of an operator covers.
@@ -176,7 +176,7 @@ impl Elements<'_> {
             return;
         }
         let last = self.dims.len() - 1;
-        let mut index = [0; MAX_RANK];
+        let mut index = [0; MAX_VIEW_RANK];
         let (mut rest, mut offset) = (start, 0);
         for d in (0..=last).rev() {
             index[d] = rest % self.dims[d];

@@ -156,3 +156,82 @@ fn misfits_are_named() {
         "aclnnBatchMatMulGetWorkspaceSize: parameter self: expected three dimensions, got [2, 3]",
     );
 }
+
+#[test]
+fn scaled_products_on_top_of_an_addend() {
+    let [m, k, n] = [3, 4, 5];
+    for &dtype in HALF_AND_SINGLE {
+        for (i, form) in FORMS.into_iter().enumerate() {
+            let x = Dev::of(dtype, &[m, k], &spread(m * k, 0.125), form);
+            let y = Dev::of(dtype, &[k, n], &spread(k * n, 0.25), FORMS[(i + 1) % 4]);
+            // A bias that repeats for each row.
+            let bias = Dev::of(dtype, &[n], &spread(n, 1.5), form);
+            let out = Dev::new(dtype, &[m, n], FORMS[(i + 2) % 4]);
+            let plain = product([m, k, n], |i, l| x.get(i * k + l), |l, j| y.get(l * n + j));
+            run!(aclnnAddmm aclnnAddmmGetWorkspaceSize(bias, x, y, float(0.5), int(2), out, 0i8));
+            let expected: Vec<f64> = (plain.iter().enumerate())
+                .map(|(ij, p)| 2.0 * p + 0.5 * bias.get(ij % n))
+                .collect();
+            assert_close("addmm", &out, &expected);
+        }
+    }
+    let x = Dev::of(Type::F32, &[2, 2, 3], &spread(12, 0.5), Form::Plain);
+    let y = Dev::of(Type::F32, &[2, 3, 2], &spread(12, 0.25), Form::Transposed);
+    let addend = Dev::of(
+        Type::F32,
+        &[2, 1, 2],
+        &[1.0, 20.0, 300.0, 4000.0],
+        Form::Gapped,
+    );
+    let out = Dev::new(Type::F32, &[2, 2, 2], Form::Reversed);
+    run!(aclnnBaddbmm aclnnBaddbmmGetWorkspaceSize(addend, x, y, int(1), int(1), out, 0i8));
+    let mut expected = Vec::new();
+    for b in 0..2 {
+        let plain = product(
+            [2, 3, 2],
+            |i, l| x.get(b * 6 + i * 3 + l),
+            |l, j| y.get(b * 6 + l * 2 + j),
+        );
+        expected.extend(
+            plain
+                .iter()
+                .enumerate()
+                .map(|(ij, p)| p + addend.get(b * 2 + ij % 2)),
+        );
+    }
+    assert_close("baddbmm", &out, &expected);
+    // A factor of 0 hides what is not a number.
+    let odd = Dev::of(Type::F32, &[1], &[f64::NAN], Form::Plain);
+    run!(aclnnBaddbmm aclnnBaddbmmGetWorkspaceSize(odd, x, y, int(0), int(1), out, 0i8));
+    assert!(out.values().iter().all(|x| x.is_finite()));
+    let wide = Dev::of(Type::F32, &[3], &[1.0, 2.0, 3.0], Form::Plain);
+    let (code, text) = first!(aclnnBaddbmmGetWorkspaceSize(
+        wide,
+        x,
+        y,
+        int(1),
+        int(1),
+        out,
+        0i8
+    ))
+    .unwrap_err();
+    assert_eq!(code, 161_002);
+    assert!(
+        text.ends_with("parameter self: expected a shape that broadcasts to [2, 2, 2], got [3]"),
+        "{text}"
+    );
+    assert_eq!(
+        first!(aclnnAddmmGetWorkspaceSize(
+            wide,
+            x,
+            y,
+            int(1),
+            int(1),
+            out,
+            0i8
+        ))
+        .unwrap_err()
+        .0,
+        161_002
+    );
+}

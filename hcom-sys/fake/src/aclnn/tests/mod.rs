@@ -4,11 +4,15 @@
 //! gapped or reversed in memory.
 #![expect(unsafe_code, reason = "calls the C interface")]
 
+mod draws;
 mod elementwise;
 mod executor;
 mod matmul;
 mod moves;
+mod parts;
+mod picks;
 mod rows;
+mod truth;
 
 use std::ffi::c_void;
 use std::ptr;

@@ -281,3 +281,196 @@ fn rms_norm_gives_its_scale() {
         }
     }
 }
+
+#[test]
+fn logarithms_of_shares() {
+    for &dtype in FLOATS {
+        for (form, axis) in FORMS.into_iter().zip([0usize, 1, 2, 1]) {
+            let x = Dev::of(dtype, &DIMS, &spread(60, 0.25), form);
+            let out = Dev::new(dtype, &DIMS, form);
+            run!(aclnnLogSoftmax aclnnLogSoftmaxGetWorkspaceSize(x, axis as i64, out));
+            let all = x.values();
+            let totals: Vec<f64> = groups(&all, &[axis])
+                .iter()
+                .map(|group| group.iter().map(|x| x.exp()).sum::<f64>().ln())
+                .collect();
+            let index = |n: usize| [n / 20, n / 5 % 4, n % 5];
+            let expected: Vec<f64> = (0..60)
+                .map(|n| {
+                    let kept = (0..3).filter(|&d| d != axis);
+                    all[n] - totals[kept.fold(0, |at, d| at * DIMS[d] + index(n)[d])]
+                })
+                .collect();
+            for (n, expected) in expected.into_iter().enumerate() {
+                // Logarithms near 0 come from numbers near 1, so the error is relative to 1.
+                let error = (out.get(n) - expected).abs();
+                assert!(
+                    error <= tolerance(dtype) * expected.abs().max(1.0),
+                    "{dtype}: {n}"
+                );
+            }
+        }
+    }
+    let x = Dev::of(Type::F32, &[2], &[1000.0, 0.0], Form::Plain);
+    let out = Dev::new(Type::F32, &[2], Form::Plain);
+    run!(aclnnLogSoftmax aclnnLogSoftmaxGetWorkspaceSize(x, 0i64, out));
+    assert_eq!(out.values(), [0.0, -1000.0]);
+    assert_eq!(
+        first!(aclnnLogSoftmaxGetWorkspaceSize(x, 1i64, out))
+            .unwrap_err()
+            .0,
+        161_002
+    );
+}
+
+#[test]
+fn sums_that_are_normalised_at_once() {
+    for &dtype in HALF_AND_SINGLE {
+        for form in FORMS {
+            let x = Dev::of(dtype, &[3, 8], &spread(24, 0.37), form);
+            let y = Dev::of(dtype, &[3, 8], &count_from(1, 1, 24), Form::Gapped);
+            let gamma = Dev::of(dtype, &[8], &spread(8, 0.5), form);
+            let [out, sum, alone] = [0; 3].map(|_| Dev::new(dtype, &[3, 8], form));
+            let [rstd, rstd_alone] = [0; 2].map(|_| Dev::new(Type::F32, &[3, 1], Form::Plain));
+            run!(aclnnAddRmsNorm aclnnAddRmsNormGetWorkspaceSize(x, y, gamma, 1e-6f64, out, rstd, sum));
+            let expected: Vec<f64> = (0..24).map(|n| x.get(n) + y.get(n)).collect();
+            assert_close("sum", &sum, &expected);
+            let sums = sum.values();
+            let expected: Vec<f64> = (0..24)
+                .map(|n| {
+                    let row = &sums[n / 8 * 8..][..8];
+                    let square = row.iter().map(|x| x * x).sum::<f64>() / 8.0 + 1e-6;
+                    sums[n] / square.sqrt() * gamma.get(n % 8)
+                })
+                .collect();
+            assert_close("add rms norm", &out, &expected);
+            run!(aclnnRmsNorm aclnnRmsNormGetWorkspaceSize(sum, gamma, 1e-6f64, alone, rstd_alone));
+            assert_eq!(
+                (out.values(), rstd.values()),
+                (alone.values(), rstd_alone.values())
+            );
+        }
+    }
+    let x = Dev::of(Type::F32, &[2, 2], &spread(4, 1.0), Form::Plain);
+    let half = Dev::new(Type::F16, &[2, 2], Form::Plain);
+    let gamma = Dev::of(Type::F32, &[2], &[1.0, 2.0], Form::Plain);
+    let rstd = Dev::new(Type::F32, &[2, 1], Form::Plain);
+    let (code, text) = first!(aclnnAddRmsNormGetWorkspaceSize(
+        x, half, gamma, 0f64, x, rstd, x
+    ))
+    .unwrap_err();
+    assert_eq!(code, 161_002);
+    assert!(
+        text.ends_with("parameter x2: expected data type FLOAT, got FLOAT16"),
+        "{text}"
+    );
+}
+
+#[test]
+fn layer_norm_in_each_mode() {
+    let x = Dev::of(Type::F16, &[2, 4], &spread(8, 0.5), Form::Transposed);
+    let (none, nowhere) = (ptr::null::<aclTensor>(), ptr::null_mut::<aclTensor>());
+    let out = Dev::new(Type::F16, &[2, 4], Form::Gapped);
+    let expected: Vec<f64> = (0..8)
+        .map(|n| {
+            let row: Vec<f64> = (0..4).map(|i| x.get(n / 4 * 4 + i)).collect();
+            let mean = row.iter().sum::<f64>() / 4.0;
+            let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 4.0;
+            (x.get(n) - mean) / (variance + 1e-5).sqrt()
+        })
+        .collect();
+    for mode in 0..3i32 {
+        run!(aclnnLayerNormWithImplMode aclnnLayerNormWithImplModeGetWorkspaceSize(
+            x, ints(&[4]), none, none, 1e-5f64, out, nowhere, nowhere, mode
+        ));
+        assert_close("layer norm", &out, &expected);
+    }
+    let refused = first!(aclnnLayerNormWithImplModeGetWorkspaceSize(
+        x,
+        ints(&[4]),
+        none,
+        none,
+        1e-5f64,
+        out,
+        nowhere,
+        nowhere,
+        3i32
+    ));
+    let (code, text) = refused.unwrap_err();
+    assert_eq!(code, 161_002);
+    assert!(
+        text.ends_with("parameter implMode: expected 0, 1 or 2, got 3"),
+        "{text}"
+    );
+}
+
+#[test]
+fn running_sums() {
+    for &dtype in REALS {
+        for form in FORMS {
+            let whole: Vec<f64> = (0..12)
+                .map(|i| {
+                    if dtype == Type::Bool {
+                        f64::from(i % 2)
+                    } else {
+                        f64::from(i)
+                    }
+                })
+                .collect();
+            let x = Dev::of(dtype, &[3, 4], &whole, form);
+            let to = if dtype == Type::Bool {
+                Type::I64
+            } else {
+                dtype
+            };
+            let out = Dev::new(to, &[3, 4], form);
+            let asked = aclDataType(to.acl());
+            run!(aclnnCumsum aclnnCumsumGetWorkspaceSize(x, 0i64, asked, out));
+            let column = |n: usize| (0..=n / 4).map(|i| whole[i * 4 + n % 4]).sum();
+            assert_eq!(
+                out.values(),
+                (0..12).map(column).collect::<Vec<f64>>(),
+                "{dtype}"
+            );
+            run!(aclnnCumsum aclnnCumsumGetWorkspaceSize(x, -1i64, asked, out));
+            let row = |n: usize| whole[n / 4 * 4..=n].iter().sum();
+            assert_eq!(
+                out.values(),
+                (0..12).map(row).collect::<Vec<f64>>(),
+                "{dtype}"
+            );
+        }
+    }
+    // Ones in FLOAT16 would stop at 2048 if the sum itself were kept so.
+    let ones = Dev::of(Type::F16, &[4096], &[1.0; 4096], Form::Plain);
+    let out = Dev::new(Type::F16, &[4096], Form::Plain);
+    run!(aclnnCumsum aclnnCumsumGetWorkspaceSize(ones, 0i64, aclDataType(1), out));
+    assert_eq!(out.get(4095), 4096.0);
+    let (code, _) =
+        first!(aclnnCumsumGetWorkspaceSize(ones, 0i64, aclDataType(0), out)).unwrap_err();
+    assert_eq!(code, 161_002);
+}
+
+#[test]
+fn the_largest_of_all() {
+    for &dtype in NUMBERS {
+        for form in FORMS {
+            let x = Dev::of(dtype, &[2, 3], &[3.0, 1.0, 7.0, 2.0, 6.0, 5.0], form);
+            for dims in [&[][..], &[1]] {
+                let out = Dev::new(dtype, dims, Form::Plain);
+                run!(aclnnMax aclnnMaxGetWorkspaceSize(x, out));
+                assert_eq!(out.values(), [7.0], "{dtype}");
+            }
+        }
+    }
+    let x = Dev::of(Type::BF16, &[3], &[-1.0, f64::NAN, 4.0], Form::Plain);
+    let out = Dev::new(Type::BF16, &[], Form::Plain);
+    run!(aclnnMax aclnnMaxGetWorkspaceSize(x, out));
+    assert!(out.get(0).is_nan());
+    let (code, text) = first!(aclnnMaxGetWorkspaceSize(x, x)).unwrap_err();
+    assert_eq!(code, 161_002);
+    assert!(
+        text.ends_with("parameter out: expected a scalar or one element, got shape [3]"),
+        "{text}"
+    );
+}

@@ -1,0 +1,27 @@
+/*
+ * aclnn operators. NAMEGetWorkspaceSize checks the arguments and says how many bytes of device
+ * memory NAME needs; NAME queues the work and consumes the executor.
+ *
+ * @library libopapi.so
+ */
+#ifndef HCOM_ACLNNOP_ACLNN_STACK_H
+#define HCOM_ACLNNOP_ACLNN_STACK_H
+
+#include "../aclnn/aclnn_base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** The tensors as slices of a new dimension dim. */
+aclnnStatus aclnnStackGetWorkspaceSize(const aclTensorList *tensors, int64_t dim, aclTensor *out,
+    uint64_t *workspaceSize, aclOpExecutor **executor);
+/** Queues the prepared call. */
+aclnnStatus aclnnStack(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor,
+    aclrtStream stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
