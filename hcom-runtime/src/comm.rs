@@ -53,13 +53,6 @@ impl Comm {
         watchdog: &Arc<Watchdog>,
         settings: &Settings,
     ) -> Result<Comm, Error> {
-        let own = control.rank();
-        let rank = group.rank_of(own).unwrap_or(0);
-        let ticket = if rank == 0 {
-            Communicator::root_info(driver)?
-        } else {
-            Vec::new()
-        };
         // Ranks may call the same group by different names.
         let name = format!(
             "communicator of ranks {:?}{}{}",
@@ -71,19 +64,7 @@ impl Comm {
                 ""
             }
         );
-        let deadline = Instant::now() + settings.timeout;
-        let tickets = control.all_gather(&group.ranks, &name, &ticket, deadline)?;
-        let ticket: &[u8; ROOT_INFO_BYTES] = tickets
-            .first()
-            .and_then(|ticket| ticket.as_slice().try_into().ok())
-            .ok_or_else(|| Failure {
-                op: Some(name.clone()),
-                ranks: group.ranks.first().copied().into_iter().collect(),
-                expected: Some(format!("a ticket of {ROOT_INFO_BYTES} bytes")),
-                got: Some(format!("{} bytes", tickets.first().map_or(0, Vec::len))),
-                ..Failure::new(FailureKind::Mismatch, own)
-            })?;
-        let communicator = Communicator::join(driver, ticket, group.group_size(), rank)?;
+        let communicator = join(&name, group, control, driver, settings)?;
         let stream = if key.own_stream {
             let stream = Arc::new(Stream::new(driver)?);
             watchdog.guard(&stream);
@@ -139,4 +120,35 @@ impl Comm {
     pub(crate) fn destroy(&self) -> Result<(), Error> {
         self.communicator.destroy()
     }
+}
+
+/// Makes the library's communicator of a group together with the other members, who call this at the same time with the
+/// same `name`.
+pub(crate) fn join(
+    name: &str,
+    group: &Group,
+    control: &dyn Control,
+    driver: &Arc<Driver>,
+    settings: &Settings,
+) -> Result<Communicator, Error> {
+    let own = control.rank();
+    let rank = group.rank_of(own).unwrap_or(0);
+    let ticket = if rank == 0 {
+        Communicator::root_info(driver)?
+    } else {
+        Vec::new()
+    };
+    let deadline = Instant::now() + settings.timeout;
+    let tickets = control.all_gather(&group.ranks, name, &ticket, deadline)?;
+    let ticket: &[u8; ROOT_INFO_BYTES] = tickets
+        .first()
+        .and_then(|ticket| ticket.as_slice().try_into().ok())
+        .ok_or_else(|| Failure {
+            op: Some(name.to_owned()),
+            ranks: group.ranks.first().copied().into_iter().collect(),
+            expected: Some(format!("a ticket of {ROOT_INFO_BYTES} bytes")),
+            got: Some(format!("{} bytes", tickets.first().map_or(0, Vec::len))),
+            ..Failure::new(FailureKind::Mismatch, own)
+        })?;
+    Communicator::join(driver, ticket, group.group_size(), rank)
 }

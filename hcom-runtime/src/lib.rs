@@ -52,6 +52,7 @@
 //! | [`control`], [`startup`], [`rank_table`] | how ranks find each other and talk beside the device |
 //! | [`crosscheck`] | what the ranks compare before anything is launched |
 //! | `comm`, [`buffer`] | communicators; arrays and the pool they come from |
+//! | [`direct`] | collectives straight on the library, for measuring it |
 //! | [`timeline`], [`bound`] | what was executed when; how fast it could be |
 //! | `raw` | the only caller of the device library |
 //! | [`error`], [`failure`], [`settings`] | errors of a rank and of a job; the environment |
@@ -76,6 +77,7 @@ pub mod buffer;
 mod comm;
 pub mod control;
 pub mod crosscheck;
+pub mod direct;
 mod eager;
 pub mod error;
 pub mod failure;
@@ -97,6 +99,7 @@ pub use bound::Bound;
 pub use buffer::Array;
 pub use control::{Control, ControlError, InProcess, Life, PeerStatus, Position, RankState, Run};
 pub use crosscheck::Uniformity;
+pub use direct::{Direct, DirectCall, DirectOp};
 pub use error::Error;
 pub use failure::{Failure, FailureKind};
 pub use launch::{CompileOptions, Executable};

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::launch::{self, LaunchError, Outcome, Role};
 
 mod bad_input;
+mod bench;
 mod collectives;
 mod demo;
 mod drawing;
@@ -30,7 +31,7 @@ use bad_input::BadInput;
     name = "hcom",
     version,
     about = "Collective communication inside the compute graph",
-    after_help = "Examples:\n  hcom demo                                   a model with its collectives inside one graph, on 4 ranks\n  hcom run examples/mlp.hcom --ranks 2        run a graph that is written as text\n  hcom graph examples/mlp.hcom --svg > g.svg  draw it\n  hcom launch -n 4 -- python3 train.py        start 4 ranks of any program\n  hcom env                                    what this machine offers\n  hcom collectives                            which types and reductions each call takes\n  hcom record show DIR                        what a failed job's ranks left behind, in one sentence per group"
+    after_help = "Examples:\n  hcom demo                                   a model with its collectives inside one graph, on 4 ranks\n  hcom run examples/mlp.hcom --ranks 2        run a graph that is written as text\n  hcom graph examples/mlp.hcom --svg > g.svg  draw it\n  hcom launch -n 4 -- python3 train.py        start 4 ranks of any program\n  hcom bench all_reduce --ranks 2             how fast collectives are\n  hcom env                                    what this machine offers\n  hcom collectives                            which types and reductions each call takes\n  hcom record show DIR                        what a failed job's ranks left behind, in one sentence per group"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -43,6 +44,7 @@ enum Command {
     Run(run::Arguments),
     Launch(launch_command::Arguments),
     Graph(graph::Arguments),
+    Bench(bench::Arguments),
     Env(env::Arguments),
     Collectives(collectives::Arguments),
     Record(record::Arguments),
@@ -66,6 +68,7 @@ pub fn main() -> ExitCode {
         Command::Run(arguments) => (arguments.json, run::run(arguments, role)),
         Command::Launch(arguments) => (arguments.json, launch_command::run(arguments)),
         Command::Graph(arguments) => (arguments.json, graph::run(&arguments)),
+        Command::Bench(arguments) => (arguments.json(), bench::run(&arguments, role)),
         Command::Env(arguments) => (arguments.json, env::run(&arguments)),
         Command::Collectives(arguments) => (arguments.json, collectives::run(&arguments)),
         Command::Record(arguments) => (arguments.json(), record::run(&arguments)),
