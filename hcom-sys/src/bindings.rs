@@ -5387,7 +5387,20 @@ pub mod prototype {
         code: i32,
         stage: hcomExtFaultStage,
     ) -> aclError;
-    /// Forgets all faults that have not struck.
+    /// Plans faults of operations (collectives, sends and receives) that begin from now on in this
+    /// process, beside those planned before. The text is that of the environment variable
+    /// HCOM_FAKE_FAULT: faults with `;` between, each of fields with `,` between:
+    /// op=N         the N-th operation from now (from 1) of those that the other fields let through;
+    /// each communicator counts for itself, in the order in which it runs them
+    /// do=ACTION    kill (SIGKILL), stop (SIGSTOP), delay:TIME (us, ms or s behind a whole number),
+    /// drop (the operation does nothing and succeeds), error:CODE (of the runtime)
+    /// rank=R       optional: on this rank of the communicator only
+    /// kind=NAME    optional: operations of this name only, such as all_reduce or batch_send_recv
+    /// comm=NAME    optional: on communicators of this name only
+    /// A text that is not so: 100000, and aclGetRecentErrMsg names the fault and the field.
+    pub type hcomExtPlanFaults =
+        unsafe extern "C" fn(faults: *const ::core::ffi::c_char) -> aclError;
+    /// Forgets all faults that have not struck, those of the environment too.
     pub type hcomExtClearFaults = unsafe extern "C" fn() -> aclError;
     /// Loads a kernel binary.
     pub type rtDevBinaryRegister = unsafe extern "C" fn(
@@ -6002,6 +6015,7 @@ macro_rules! for_each_function {
         hcomExtGetLink: Extension, Unrecorded;
         hcomExtSetLink: Extension, Unrecorded;
         hcomExtInjectFault: Extension, Unrecorded;
+        hcomExtPlanFaults: Extension, Unrecorded;
         hcomExtClearFaults: Extension, Unrecorded;
         rtDevBinaryRegister: Driver, Unrecorded;
         rtFunctionRegister: Driver, Unrecorded;

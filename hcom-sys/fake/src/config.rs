@@ -8,6 +8,7 @@
 //! | `HCOM_FAKE_STREAMS` | streams that a device has, 1 to 65536 | 1984 |
 //! | `HCOM_FAKE_EVENTS` | events that a device has, 1 to 1048576 | 65536 |
 //! | `HCOM_FAKE_STRICT` | 1: device addresses cannot be touched by the host | 0 |
+//! | `HCOM_FAKE_FAULT` | faults of operations, such as `rank=1,op=5,do=kill`; see [`crate::fault::plan`] | none |
 //! | `HCOM_FAKE_LINK` | `alpha_us,gbytes_per_s`: transfers take modelled time | off |
 //! | `HCCL_CONNECT_TIMEOUT` | seconds to wait for the peers of a new communicator, 120 to 7200 | 120 |
 //! | `HCCL_EXEC_TIMEOUT` | seconds a collective may wait inside, 0 for ever | 1836 |
@@ -17,6 +18,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use crate::fault::plan::{self, Fault};
 use crate::soc::Soc;
 
 /// α and β of the modelled link.
@@ -45,6 +47,8 @@ pub(crate) struct Config {
     pub strict: bool,
     /// The modelled link, if on.
     pub link: Option<LinkModel>,
+    /// Faults of operations.
+    pub faults: Vec<Fault>,
     /// How long a communicator's creation waits for peers.
     pub connect_timeout: Duration,
     /// How long a collective waits inside; `None` for ever.
@@ -107,6 +111,8 @@ fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Config, String> {
             .map(|text| parse_link(&text))
             .transpose()?
             .flatten(),
+        faults: plan::parse(&variable("HCOM_FAKE_FAULT").unwrap_or_default())
+            .map_err(|what| format!("HCOM_FAKE_FAULT: {what}"))?,
         connect_timeout: Duration::from_secs(integer("HCCL_CONNECT_TIMEOUT", 120, 7200, 120)?),
         exec_timeout: (exec > 0).then(|| Duration::from_secs(exec)),
     })
@@ -209,5 +215,10 @@ mod tests {
         assert!(with("HCOM_FAKE_EVENTS", "0").is_err());
         assert!(with("HCOM_FAKE_STRICT", "yes").is_err());
         assert!(with("HCOM_FAKE_SOC", "Ascend").is_err());
+        let error = with("HCOM_FAKE_FAULT", "op=1").unwrap_err();
+        assert!(
+            error.starts_with("HCOM_FAKE_FAULT: fault `op=1`: do=ACTION is missing"),
+            "{error}"
+        );
     }
 }

@@ -1,27 +1,46 @@
-//! Faults on demand: the n-th call of a function fails, at the call or later in its task.
+//! Faults on demand: the n-th call of a function fails, at the call or later in its task; and the n-th operation of a
+//! rank is late, lost, wrong or its end (see [`plan`]).
+
+pub(crate) mod plan;
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::fs;
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, Once};
+use std::thread;
 
+use rustix::process::Signal;
+
+use crate::comm::Kind;
+use crate::config;
 use crate::error::{Failure, Outcome};
 use crate::memory::lock;
 use crate::stream::{Stream, Work};
 
-/// A planned fault.
+/// A planned fault of a call.
 #[derive(Clone, Copy, Debug)]
-struct Fault {
+struct Call {
     /// Calls until it strikes, counting the one that it strikes.
     left: u64,
     code: i32,
     in_task: bool,
 }
 
-static PLANNED: Mutex<Option<HashMap<String, Vec<Fault>>>> = Mutex::new(None);
-/// How many faults are planned, so that calls need no lock while there are none.
+static PLANNED: Mutex<Option<HashMap<String, Vec<Call>>>> = Mutex::new(None);
+/// How many faults of calls are planned, so that calls need no lock while there are none.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// A planned fault of operations, and how many that fit it each end of a communicator (by its handle) has begun.
+struct Operation {
+    fault: plan::Fault,
+    begun: HashMap<usize, u64>,
+}
+
+static OPERATIONS: Mutex<Vec<Operation>> = Mutex::new(Vec::new());
+/// The length of `OPERATIONS`, so that operations need no lock while there are none.
+static OPERATIONS_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     /// The code that the next work queued by this thread shall fail with.
@@ -34,7 +53,7 @@ pub(crate) fn plan(symbol: &str, nth: u64, code: i32, in_task: bool) {
         .get_or_insert_default()
         .entry(symbol.to_owned())
         .or_default()
-        .push(Fault {
+        .push(Call {
             left: nth,
             code,
             in_task,
@@ -42,10 +61,63 @@ pub(crate) fn plan(symbol: &str, nth: u64, code: i32, in_task: bool) {
     COUNT.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Forgets all planned faults.
+/// Forgets all planned faults, those of the environment too.
 pub(crate) fn clear() {
+    plan_from_environment();
     *lock(&PLANNED) = None;
     COUNT.store(0, Ordering::SeqCst);
+    lock(&OPERATIONS).clear();
+    OPERATIONS_COUNT.store(0, Ordering::SeqCst);
+}
+
+/// Plans the faults that the environment asks for, once per process. Every communicator does so before its first
+/// operation.
+pub(crate) fn plan_from_environment() {
+    static PLANNED: Once = Once::new();
+    PLANNED.call_once(|| plan_operations(config::or_default().faults.clone()));
+}
+
+/// Plans faults of operations that begin from now on.
+pub(crate) fn plan_operations(faults: Vec<plan::Fault>) {
+    let mut operations = lock(&OPERATIONS);
+    operations.extend(faults.into_iter().map(|fault| Operation {
+        fault,
+        begun: HashMap::new(),
+    }));
+    OPERATIONS_COUNT.store(operations.len(), Ordering::SeqCst);
+}
+
+/// An operation that is about to begin.
+pub(crate) struct Begun<'a> {
+    /// The handle of this rank's end of the communicator.
+    pub handle: usize,
+    /// The communicator's name.
+    pub comm: &'a str,
+    /// This rank.
+    pub rank: u32,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// Counts an operation that is about to begin, and answers what shall befall it, in the order of the plan.
+pub(crate) fn at_operation(what: &Begun<'_>) -> Vec<plan::Action> {
+    if OPERATIONS_COUNT.load(Ordering::Relaxed) == 0 {
+        return Vec::new();
+    }
+    let mut operations = lock(&OPERATIONS);
+    let strikes = |operation: &mut Operation| {
+        let fault = &operation.fault;
+        let fits = fault.rank.is_none_or(|rank| rank == what.rank)
+            && fault.kind.is_none_or(|kind| kind == what.kind)
+            && fault.comm.as_deref().is_none_or(|comm| comm == what.comm);
+        if !fits {
+            return None;
+        }
+        let begun = operation.begun.entry(what.handle).or_default();
+        *begun += 1;
+        (*begun == fault.op).then_some(fault.action)
+    };
+    operations.iter_mut().filter_map(strikes).collect()
 }
 
 /// Counts a call of `symbol`. Answers the code the call itself must fail with; a fault of its task is remembered for
@@ -68,6 +140,36 @@ pub(crate) fn at_call(symbol: &str) -> Option<i32> {
         return None;
     }
     Some(fault.code)
+}
+
+/// Ends this process as the out-of-memory killer does.
+pub(crate) fn kill_process() -> ! {
+    let _ = kill_process_with(Signal::KILL);
+    loop {
+        thread::park();
+    }
+}
+
+/// Stops this process, every thread of it, as a debugger or `kill -STOP` does; returns when it goes on.
+pub(crate) fn stop_process() {
+    let sent = kill_process_with(Signal::STOP);
+    // The signal may go through another thread. It is pending until that one stops all, this thread at the latest when
+    // it returns from the system call that shows it no longer pending.
+    while sent.is_ok() && is_pending(Signal::STOP) {
+        thread::yield_now();
+    }
+}
+
+fn kill_process_with(signal: Signal) -> rustix::io::Result<()> {
+    rustix::process::kill_process(rustix::process::getpid(), signal)
+}
+
+/// Whether a signal was sent to this process and has not arrived.
+fn is_pending(signal: Signal) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
+    let bits = pending.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    bits.is_some_and(|bits| bits & 1 << (signal.as_raw() - 1) != 0)
 }
 
 /// The work to queue: `work`, or one that fails in its place when a fault was planned for it.

@@ -15,7 +15,7 @@
 //! | `comm` | communicators: rendezvous, meeting, watching, collectives |
 //! | `link` | modelled transfer times |
 //! | `aclnn`, `simd` | the operators |
-//! | `fault` | failures on demand |
+//! | `fault` | failures on demand: of calls, and of a rank's n-th operation (`HCOM_FAKE_FAULT`, `hcomExtPlanFaults`) |
 //! | `config`, `soc` | the environment; which chip this is |
 //!
 //! ```
@@ -32,6 +32,25 @@
 //!   everything is gone with the last process, however that ends.
 //! - Reductions combine ranks in rank order, so every rank gets the same bits, run after run.
 //! - No panic leaves an exported function, and no thread of this library keeps a process alive.
+//!
+//! # Faults on demand
+//! `HCOM_FAKE_FAULT`, or `hcomExtPlanFaults` with the same text, plans what befalls operations: faults separated by `;`,
+//! each of fields separated by `,`. A mistake in the text is an error of the first call that names fault and field.
+//!
+//! ```text
+//! rank=1,op=5,do=kill ; kind=broadcast,op=2,do=delay:200ms
+//! ```
+//!
+//! | field | meaning | without it |
+//! |---|---|---|
+//! | `op=N` | the N-th operation, from 1, of those that the other fields let through; each communicator counts for itself | must be there |
+//! | `do=ACTION` | `kill` and `stop` (SIGKILL, SIGSTOP to the process), `delay:TIME` (`us`, `ms`, `s`), `drop` (it does nothing and succeeds), `error:CODE` (it fails with this code of the runtime) | must be there |
+//! | `rank=R` | on this rank of the communicator only | on every rank |
+//! | `kind=NAME` | operations of this name only, as messages spell it: `all_reduce`, `batch_send_recv`, … | all |
+//! | `comm=NAME` | on communicators of this name only, as `HcclGetCommName` answers it | on all |
+//!
+//! An operation counts when it runs, in the order in which its communicator runs them, replays included.
+//! `hcomExtInjectFault` makes the n-th call of a function fail, and `hcomExtClearFaults` forgets all that is planned.
 //!
 //! # What it does not do
 //! Several hosts; offline models; kernels; overflow and saturation modes, which it only remembers.

@@ -191,12 +191,8 @@ mod tests {
         let start = clock::now();
         thread::scope(|scope| {
             let both = [(); 2].map(|()| scope.spawn(|| took(&link, start, 5e6)));
-            for one in both {
-                assert!(
-                    one.join().unwrap() >= 11_900_000,
-                    "two at once take twice as long"
-                );
-            }
+            let last = both.map(|one| one.join().unwrap()).into_iter().max();
+            assert!(last >= Some(12_000_000), "both share the link: {last:?}");
         });
     }
 

@@ -146,7 +146,9 @@ fn ranks_that_disagree_all_hear_both_sides() {
                 let (comm, stream) = equip(&rank);
                 other(&comm, &stream, case as u32).unwrap();
                 let (_, text) = stream.synchronize().unwrap_err();
-                let both = format!("rank 0: all_reduce of 4 f32, sum; rank 1: {odd_text}");
+                let place = "(its collective 1, its operation 1)";
+                let both =
+                    format!("rank 0: all_reduce of 4 f32, sum {place}; rank 1: {odd_text} {place}");
                 assert!(text.contains(&both), "case {case}: {text}");
                 assert_eq!(buffer.read::<f32>(4), [1.0, 2.0, 3.0, 4.0], "no data came");
                 // All must have heard before one destroys its end.

@@ -186,8 +186,8 @@ fn blocks_that_do_not_match_are_refused_on_all_ranks() {
                     )))
                     .unwrap();
                 });
-                let both =
-                    "rank 0: reduce of 4 i32, sum, root 0; rank 1: reduce of 4 i32, sum, root 1";
+                let both = "rank 0: reduce of 4 i32, sum, root 0 (its collective 1, its operation 1); \
+                            rank 1: reduce of 4 i32, sum, root 1 (its collective 1, its operation 1)";
                 refused(both, &|comm, stream, send, recv| {
                     hccl(c!(HcclReduce(
                         send,
@@ -201,7 +201,8 @@ fn blocks_that_do_not_match_are_refused_on_all_ranks() {
                     )))
                     .unwrap();
                 });
-                let both = "rank 0: all_to_all of 2 i32; rank 2: all_to_all of 2 f32";
+                let both = "rank 0: all_to_all of 2 i32 (its collective 1, its operation 1); \
+                            rank 2: all_to_all of 2 f32 (its collective 1, its operation 1)";
                 refused(both, &|comm, stream, send, recv| {
                     let dtype = if me == 2 { F32 } else { I32 };
                     hccl(c!(HcclAlltoAll(

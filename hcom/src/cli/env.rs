@@ -27,13 +27,14 @@ pub(super) struct Arguments {
 }
 
 /// Variables that the command and the libraries read.
-const VARIABLES: [&str; 12] = [
+const VARIABLES: [&str; 13] = [
     "HCOM_LIBRARY_PATH",
     "ASCEND_HOME_PATH",
     "HCOM_TIMEOUT",
     "HCOM_CONNECT_TIMEOUT",
     "HCOM_FAKE_SOC",
     "HCOM_FAKE_LINK",
+    "HCOM_FAKE_FAULT",
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",

@@ -163,8 +163,9 @@ pub(crate) fn submit(comm: *const c_void, stream: *const c_void, call: &Call) ->
         );
     }
     comm.takes_work(name, |_| true)?;
-    let work = collective(comm.clone(), call)?;
+    let mut work = collective(comm.clone(), call)?;
     let stream = stream_of(&comm, stream, name)?;
+    work.capture = comm.capture_number(&stream);
     group::run(group::Call::Collective(stream, Arc::new(work)))
 }
 
@@ -356,6 +357,7 @@ fn collective(comm: Arc<Communicator>, call: &Call) -> Outcome<Collective> {
         send_layout,
         recv_layout,
         comm,
+        capture: 0,
     })
 }
 

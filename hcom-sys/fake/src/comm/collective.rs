@@ -30,6 +30,8 @@ pub(super) struct Collective {
     pub(super) recv: Buffer,
     pub(super) send_layout: Layout,
     pub(super) recv_layout: Layout,
+    /// The capture that recorded it, by its number on the communicator; 0 for a call.
+    pub(super) capture: u32,
 }
 
 impl Collective {
@@ -48,15 +50,18 @@ impl Collective {
         sent <= SLOT && self.kind.rules().recv != Cut::Uneven
     }
 
-    fn describe(&self, send: &Span, recv: &Span) -> Descriptor {
+    fn describe(&self, number: u32, operation: u32, send: &Span, recv: &Span) -> Descriptor {
         let base = self.comm.device.arena.region().base().addr();
         let link = link::model();
         let uneven = self.kind.rules().is_uneven();
         Descriptor {
+            number,
+            operation,
+            capture: self.capture,
             kind: self.kind as u8,
             dtype: self.dtype.0 as u8,
             op: self.op.0 as u8,
-            root: self.root,
+            root: self.root as u8,
             // Ranks may differ in it; the lists say it all.
             count: if uneven { 0 } else { self.count },
             send: (send.address() - base) as u64,
@@ -85,13 +90,14 @@ impl Collective {
         let comm = &*self.comm;
         let rank = comm.rank as usize;
         let rules = self.kind.rules();
-        let (collective, phase) = {
+        let (collective, number, phase) = {
             let mut order = memory::lock(&comm.order);
             order.collectives += 1;
-            (order.collectives, order.phase)
+            (order.collectives, order.number(), order.phase)
         };
         let (send, recv) = (self.send.span(comm)?, self.recv.span(comm)?);
-        let mine = self.describe(&send, &recv);
+        let operation = comm.enter(self.kind, None);
+        let mine = self.describe(number, operation, &send, &recv);
         let small = self.is_small();
         if small && send.bytes() > 0 {
             comm.control
@@ -101,7 +107,6 @@ impl Collective {
         if rules.is_uneven() {
             self.publish_blocks(collective);
         }
-        comm.enter(self.kind, None);
         comm.control.describe(rank, collective, mine);
         self.meet(stream, phase + 1)?;
         let all: Vec<Descriptor> = (0..comm.size as usize)
@@ -109,7 +114,7 @@ impl Collective {
             .collect();
         self.compare(&all)?;
         if rules.is_uneven() {
-            self.compare_blocks(collective)?;
+            self.compare_blocks(collective, number)?;
         }
         let data = algorithms::Data {
             comm,
@@ -140,7 +145,7 @@ impl Collective {
             |_| true,
             || sync::met(&comm.control, phase),
             || match sync::missing(&comm.control, phase) {
-                Some(rank) => format!("rank {rank} has not come"),
+                Some(rank) => format!("{} has not come", comm.who(rank)),
                 None => "all ranks have come just now".to_owned(),
             },
         )?;
@@ -151,6 +156,7 @@ impl Collective {
     /// All ranks must mean the same collective.
     fn compare(&self, all: &[Descriptor]) -> Outcome {
         let common = |what: &Descriptor| Descriptor {
+            operation: 0,
             send: 0,
             recv: 0,
             ready: 0,
@@ -162,10 +168,28 @@ impl Collective {
         else {
             return Ok(());
         };
+        let captured = all[0].capture != 0 || all[other].capture != 0;
+        let spell = |what: &Descriptor| {
+            let from = match what.capture {
+                _ if !captured => String::new(),
+                0 => ", called and not captured".to_owned(),
+                capture => format!(", replayed from capture {capture} of the communicator"),
+            };
+            format!(
+                "{}{from} (its collective {}, its operation {})",
+                spell(what),
+                what.number,
+                what.operation
+            )
+        };
+        let differ = match all[0].capture == all[other].capture {
+            true => "called different collectives",
+            false => "replayed different captures",
+        };
         refuse(
             code::TASK_FAILED,
             format!(
-                "ranks of communicator {} called different collectives: rank 0: {}; rank {other}: {}",
+                "ranks of communicator {} {differ}: rank 0: {}; rank {other}: {}",
                 self.comm.name,
                 spell(&all[0]),
                 spell(&all[other])
@@ -174,7 +198,7 @@ impl Collective {
     }
 
     /// What a rank sends to another one, that one must expect.
-    fn compare_blocks(&self, collective: u64) -> Outcome {
+    fn compare_blocks(&self, collective: u64, number: u32) -> Outcome {
         let control = &self.comm.control;
         let ranks = self.comm.size as usize;
         for from in 0..ranks {
@@ -185,8 +209,8 @@ impl Collective {
                     return refuse(
                         code::TASK_FAILED,
                         format!(
-                            "ranks of communicator {} disagree about a block of {}, in elements: {from} to {to}: sends \
-                             {sends}, expects {expects}",
+                            "ranks of communicator {} disagree about a block of {} (collective {number}), in elements: \
+                             {from} to {to}: sends {sends}, expects {expects}",
                             self.comm.name,
                             self.kind.name()
                         ),

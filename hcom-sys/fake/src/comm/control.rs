@@ -41,14 +41,20 @@ pub(crate) struct Control {
 /// What a rank says about its part of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptor {
-    /// Kind, data type and reduction as one number each, and the root.
+    /// The how-manieth collective of this rank, from 1; see [`super::Order::number`].
+    pub number: u32,
+    /// The how-manieth operation of this rank, for people: ranks may have different numbers of transfers behind them.
+    pub operation: u32,
+    /// The capture that the collective is replayed from, by its number on this communicator from 1; 0 for a call.
+    pub capture: u32,
+    /// `Kind` as a number.
     pub kind: u8,
     /// `HcclDataType`.
     pub dtype: u8,
     /// `HcclReduceOp`, 255 without one.
     pub op: u8,
     /// The root, 0 without one.
-    pub root: u32,
+    pub root: u8,
     /// Elements, as the call counts them.
     pub count: u64,
     /// Where the send buffer starts in this rank's device memory.
@@ -262,7 +268,8 @@ impl Control {
         let head = u64::from(what.kind)
             | u64::from(what.dtype) << 8
             | u64::from(what.op) << 16
-            | u64::from(what.root) << 32;
+            | u64::from(what.root) << 24
+            | u64::from(what.number) << 32;
         let words = [
             head,
             what.count,
@@ -271,6 +278,7 @@ impl Control {
             what.ready,
             what.link[0],
             what.link[1],
+            u64::from(what.operation) | u64::from(what.capture) << 32,
         ];
         let at = self.descriptor(rank, collective);
         for (index, word) in words.into_iter().enumerate() {
@@ -289,12 +297,15 @@ impl Control {
             kind: head as u8,
             dtype: (head >> 8) as u8,
             op: (head >> 16) as u8,
-            root: (head >> 32) as u32,
+            root: (head >> 24) as u8,
+            number: (head >> 32) as u32,
             count: word(1),
             send: word(2),
             recv: word(3),
             ready: word(4),
             link: [word(5), word(6)],
+            operation: word(7) as u32,
+            capture: (word(7) >> 32) as u32,
         }
     }
 }
@@ -361,10 +372,13 @@ mod tests {
     fn a_descriptor_comes_back_as_it_was() {
         let control = Control::create(3).unwrap();
         let what = Descriptor {
+            number: u32::MAX,
+            operation: 1 << 31,
+            capture: 77,
             kind: 2,
             dtype: 11,
             op: 255,
-            root: 4_000_000_000,
+            root: 63,
             count: u64::MAX,
             send: 1,
             recv: 2,

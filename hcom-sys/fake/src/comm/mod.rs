@@ -39,6 +39,7 @@ use hcom_sys::bindings::{self as sys, HcclResult};
 use crate::code;
 use crate::device::Device;
 use crate::error::{Failure, Outcome, refuse};
+use crate::fault::{self, plan::Action};
 use crate::handle::{self, Table};
 use crate::memory::lock;
 use crate::span::Span;
@@ -50,6 +51,7 @@ use sync::Patience;
 
 pub(crate) use call::{Call, submit, submit_transfers};
 pub(crate) use operation::{Blocks, Kind};
+pub(crate) use rendezvous::MOST_RANKS;
 pub(crate) use setup::{check_name, init, init_from_table, root_info, split};
 
 /// One rank's end of a communicator.
@@ -96,6 +98,18 @@ struct Order {
     /// How many of them were collectives, and how many meetings this rank has arrived at.
     collectives: u64,
     phase: u64,
+    /// How many collectives a planned fault dropped.
+    dropped: u64,
+    /// The graph that recorded the last captured collective, and how many there were before it and with it.
+    capture: usize,
+    captures: u32,
+}
+
+impl Order {
+    /// The number of the last collective in the sequence that all ranks must agree on: a dropped one counts too.
+    fn number(&self) -> u32 {
+        (self.collectives + self.dropped) as u32
+    }
 }
 
 /// All living communicators.
@@ -145,6 +159,7 @@ impl Communicator {
             secret: plan.ticket.token,
             is_part: plan.is_part,
         });
+        fault::plan_from_environment();
         watch::start(&communicator, stopped).map_err(system)?;
         COMMUNICATORS.insert(communicator.handle, communicator.clone());
         Ok(communicator)
@@ -250,7 +265,9 @@ impl Communicator {
         execute: impl FnOnce() -> Outcome,
     ) -> Outcome {
         let outcome = match self.wait_turn(admission, || self.interrupted(stream, |_| false)) {
-            Ok(_turn) => execute(),
+            Ok(_turn) => self
+                .befall(kind, stream)
+                .and_then(|goes_on| if goes_on { execute() } else { Ok(()) }),
             Err(failure) => Err(failure),
         };
         outcome.map_err(|failure| {
@@ -270,6 +287,52 @@ impl Communicator {
         })
     }
 
+    /// Lets an operation suffer the faults that are planned for it; whether it goes on.
+    ///
+    /// # Errors
+    /// A planned one, or what interrupts a delay.
+    fn befall(&self, kind: Kind, stream: &Stream) -> Outcome<bool> {
+        let begun = fault::Begun {
+            handle: self.handle,
+            comm: &self.name,
+            rank: self.rank,
+            kind,
+        };
+        for action in fault::at_operation(&begun) {
+            match action {
+                Action::Kill => fault::kill_process(),
+                Action::Stop => fault::stop_process(),
+                Action::Delay(time) => self.linger(time, stream)?,
+                Action::Drop => {
+                    self.enter(kind, None);
+                    lock(&self.order).dropped += u64::from(!kind.is_transfer());
+                    return Ok(false);
+                }
+                Action::Error(code) => {
+                    return refuse(code, format!("injected fault on rank {}", self.rank));
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Waits for `time`, unless something ends the operation earlier.
+    fn linger(&self, time: Duration, stream: &Stream) -> Outcome {
+        let end = Instant::now() + time;
+        let mut order = lock(&self.order);
+        loop {
+            if let Some(failure) = self.interrupted(stream, |_| false) {
+                return Err(failure);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            let woken = self.turn.wait_timeout(order, left);
+            order = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
     /// Breaks the communicator because an operation was dropped: the peers count on it, and without it no later one can
     /// match.
     fn missed(&self, kind: Kind, cause: &Failure) {
@@ -277,8 +340,8 @@ impl Communicator {
         self.give_up(Failure::new(cause.code, text), sys::HCCL_E_REMOTE);
     }
 
-    /// Lets the peers know which operation this rank begins.
-    fn enter(&self, kind: Kind, peer: Option<u32>) {
+    /// Lets the peers know which operation this rank begins; its number on this rank.
+    fn enter(&self, kind: Kind, peer: Option<u32>) -> u32 {
         let mut order = lock(&self.order);
         order.entered = order.entered.wrapping_add(1);
         let what = Entered {
@@ -287,6 +350,16 @@ impl Communicator {
             number: order.entered,
         };
         self.control.enter(self.rank as usize, what);
+        order.entered
+    }
+
+    /// A rank for people, with its process.
+    fn who(&self, rank: usize) -> String {
+        let pid = match &self.peers[rank] {
+            Some(peer) => peer.pid,
+            None => std::process::id(),
+        };
+        format!("rank {rank} (process {pid})")
     }
 
     /// What every rank entered last, for people.
@@ -348,6 +421,20 @@ impl Communicator {
             .checked_add(start)
             .and_then(|offset| Span::inside(region, offset, bytes))
             .unwrap_or_else(|| panic!("rank {rank} described a buffer outside its memory"))
+    }
+
+    /// The number of the capture that `stream` takes part in, among those that recorded collectives of this
+    /// communicator; 0 without one. Ranks that do the same have the same numbers.
+    fn capture_number(&self, stream: &Stream) -> u32 {
+        let Some(capture) = stream.capture() else {
+            return 0;
+        };
+        let mut order = lock(&self.order);
+        if order.capture != capture.model {
+            order.capture = capture.model;
+            order.captures += 1;
+        }
+        order.captures
     }
 
     /// Takes the number of a new call.

@@ -140,8 +140,19 @@ impl Kind {
         rules
     }
 
-    pub(super) fn name(self) -> &'static str {
+    /// Every operation.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        TABLE.iter().map(|rules| rules.kind)
+    }
+
+    /// What messages call it.
+    pub(crate) fn name(self) -> &'static str {
         self.rules().name
+    }
+
+    /// Whether only some ranks take part: a send, a receive, or several of them.
+    pub(super) fn is_transfer(self) -> bool {
+        matches!(self, Self::Send | Self::Recv | Self::Batch)
     }
 
     pub(super) fn from_number(number: u8) -> Option<Self> {

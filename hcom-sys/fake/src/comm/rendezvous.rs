@@ -31,7 +31,7 @@ const WAITING: u64 = 2;
 const COMPLETE: u64 = 3;
 const PEER: u64 = 4;
 /// Every rank needs a device of its own, and a host has at most as many.
-const MOST_RANKS: u32 = 64;
+pub(crate) const MOST_RANKS: u32 = 64;
 /// How often a rank looks whether the root has come.
 const ROOT_POLL: Duration = Duration::from_millis(5);
 

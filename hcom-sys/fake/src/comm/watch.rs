@@ -71,9 +71,9 @@ fn watch(communicator: &Weak<Communicator>, mut sockets: Vec<(usize, OwnedFd)>, 
 
 /// Takes note of what a peer said before its socket ended; `None` if it said nothing, which breaks the communicator.
 fn report(communicator: &Communicator, rank: usize, said: Option<&[u8]>) {
-    let pid = communicator.peers[rank].as_ref().map_or(0, |peer| peer.pid);
     let who = format!(
-        "rank {rank} (process {pid}) of communicator {}",
+        "{} of communicator {}",
+        communicator.who(rank),
         communicator.name
     );
     let (word, why) = match said {

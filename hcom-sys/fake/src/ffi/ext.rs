@@ -25,6 +25,7 @@ macro_rules! for_each_ext_symbol {
             fn hcomExtGetLink(link: *mut hcomExtLink) -> aclError;
             fn hcomExtSetLink(link: *const hcomExtLink) -> aclError;
             fn hcomExtInjectFault(symbol: *const c_char, nth: u64, code: i32, stage: hcomExtFaultStage) -> aclError;
+            fn hcomExtPlanFaults(faults: *const c_char) -> aclError;
             fn hcomExtClearFaults() -> aclError;
         }
     };
@@ -119,6 +120,25 @@ pub unsafe extern "C" fn hcomExtInjectFault(
         }
         fault::plan(&symbol, nth, code, stage == sys::HCOM_EXT_FAULT_TASK);
         Ok(())
+    })
+}
+
+/// `hcomExtPlanFaults`
+pub unsafe extern "C" fn hcomExtPlanFaults(faults: *const c_char) -> aclError {
+    acl("hcomExtPlanFaults", || {
+        if faults.is_null() {
+            return refuse(code::INVALID_PARAM, "the text is null");
+        }
+        // SAFETY: not null, and the caller passes a C string.
+        let text = unsafe { CStr::from_ptr(faults) }.to_string_lossy();
+        match fault::plan::parse(&text) {
+            Ok(faults) => {
+                fault::plan_from_environment();
+                fault::plan_operations(faults);
+                Ok(())
+            }
+            Err(what) => refuse(code::INVALID_PARAM, what),
+        }
     })
 }
 
