@@ -27,11 +27,12 @@ mod in_process;
 mod lobby;
 mod meeting;
 mod mesh;
+mod refusal;
 mod wire;
 
 pub use in_process::InProcess;
 pub(crate) use meeting::Meeting;
-pub use meeting::Refusal;
+pub use refusal::Refusal;
 
 use crate::failure::{Failure, FailureKind, RankList};
 
@@ -44,6 +45,9 @@ pub trait Control: Send + Sync {
 
     /// Number of ranks in the job.
     fn world_size(&self) -> u32;
+
+    /// A name that no other running job has, the same on all ranks: letters, digits and dashes.
+    fn job(&self) -> &str;
 
     /// Exchanges `bytes` with the other members of `group` and returns what each contributed, in
     /// the order of `group`.

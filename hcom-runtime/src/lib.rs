@@ -49,6 +49,7 @@
 //! | `aclnn` | what the device executes for each operation |
 //! | `watchdog` | what happens when a rank dies, hangs or disagrees |
 //! | [`recorder`] | what a rank did last, written when the job fails |
+//! | [`status`] | how another process asks a running job where it stands |
 //! | [`control`], [`startup`], [`rank_table`] | how ranks find each other and talk beside the device |
 //! | [`crosscheck`] | what the ranks compare before anything is launched |
 //! | `comm`, [`buffer`] | communicators; arrays and the pool they come from |
@@ -92,6 +93,7 @@ pub mod replay;
 pub mod runtime;
 pub mod settings;
 pub mod startup;
+pub mod status;
 pub mod timeline;
 mod watchdog;
 

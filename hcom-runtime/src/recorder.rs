@@ -28,8 +28,10 @@ use crate::{
     watchdog::Row,
 };
 
+mod progress;
 mod story;
 
+pub use progress::{Progress, Reached};
 pub use story::{Member, Stand, Story, Stuck, read_all};
 
 /// The longest text of a node in a record, in bytes.

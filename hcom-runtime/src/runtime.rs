@@ -15,6 +15,7 @@ use crate::{
     eager::{self, Eager},
     raw::{Driver, Event, Place, Stream, Workspace},
     replay::Captures,
+    status,
     watchdog::Watchdog,
 };
 
@@ -29,6 +30,8 @@ pub struct Runtime(Arc<Inner>);
 pub(crate) struct Inner {
     launch: Mutex<Launch>,
     patrol: Mutex<Option<JoinHandle<()>>>,
+    /// `None` on a host without such sockets: the job runs, and nobody can ask it.
+    _status: Option<status::Server>,
     pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) compute: Arc<Stream>,
     pub(crate) captures: Captures,
@@ -103,6 +106,9 @@ impl Runtime {
                 runs: 0,
             }),
             patrol: Mutex::new(patrol),
+            _status: (control.world_size() > 1)
+                .then(|| status::Server::start(&watchdog).ok())
+                .flatten(),
             watchdog,
             compute,
             captures: Captures::default(),

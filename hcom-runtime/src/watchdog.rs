@@ -318,12 +318,18 @@ impl Watchdog {
             return;
         }
         *recorded = failure.is_some();
-        let state = lock(&self.state);
-        if !state.recorder.is_on() {
+        if !lock(&self.state).recorder.is_on() {
             return;
         }
+        // A record that cannot be written must not hide the failure that it tells of.
+        let _ = self.snapshot(failure).write(folder);
+    }
+
+    /// The record as it would be written now.
+    pub(crate) fn snapshot(&self, failure: Option<&Failure>) -> Record {
+        let state = lock(&self.state);
         let (entries, dropped) = state.recorder.entries();
-        let record = Record {
+        Record {
             rank: self.control.rank(),
             world_size: self.control.world_size(),
             pid: std::process::id(),
@@ -333,10 +339,17 @@ impl Watchdog {
             peers: self.control.peers(),
             dropped,
             entries,
-        };
-        drop(state);
-        // A record that cannot be written must not hide the failure that it tells of.
-        let _ = record.write(folder);
+        }
+    }
+
+    /// The settings that it watches by.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The control plane that it reports through.
+    pub(crate) fn control(&self) -> &Arc<dyn Control> {
+        &self.control
     }
 
     /// The failure of the job, once there is one.

@@ -23,15 +23,28 @@ mod graph;
 mod launch_command;
 mod record;
 mod run;
+mod status;
 
 use bad_input::BadInput;
+
+/// One line per command.
+const EXAMPLES: &str = "Examples:
+  hcom demo                                   a model with its collectives inside one graph, on 4 ranks
+  hcom run examples/mlp.hcom --ranks 2        run a graph that is written as text
+  hcom graph examples/mlp.hcom --svg > g.svg  draw it
+  hcom launch -n 4 -- python3 train.py        start 4 ranks of any program
+  hcom bench all_reduce --ranks 2             how fast collectives are
+  hcom env                                    what this machine offers
+  hcom collectives                            which types and reductions each call takes
+  hcom record show DIR                        what a failed job's ranks left behind, in one sentence per group
+  hcom status                                 where the ranks of the running jobs stand";
 
 #[derive(Parser)]
 #[command(
     name = "hcom",
     version,
     about = "Collective communication inside the compute graph",
-    after_help = "Examples:\n  hcom demo                                   a model with its collectives inside one graph, on 4 ranks\n  hcom run examples/mlp.hcom --ranks 2        run a graph that is written as text\n  hcom graph examples/mlp.hcom --svg > g.svg  draw it\n  hcom launch -n 4 -- python3 train.py        start 4 ranks of any program\n  hcom bench all_reduce --ranks 2             how fast collectives are\n  hcom env                                    what this machine offers\n  hcom collectives                            which types and reductions each call takes\n  hcom record show DIR                        what a failed job's ranks left behind, in one sentence per group"
+    after_help = EXAMPLES
 )]
 struct Cli {
     #[command(subcommand)]
@@ -48,6 +61,7 @@ enum Command {
     Env(env::Arguments),
     Collectives(collectives::Arguments),
     Record(record::Arguments),
+    Status(status::Arguments),
 }
 
 /// `-n`, `--ranks`: the same wherever ranks are started.
@@ -72,6 +86,7 @@ pub fn main() -> ExitCode {
         Command::Env(arguments) => (arguments.json, env::run(&arguments)),
         Command::Collectives(arguments) => (arguments.json, collectives::run(&arguments)),
         Command::Record(arguments) => (arguments.json(), record::run(&arguments)),
+        Command::Status(arguments) => (arguments.json, status::run(&arguments)),
     };
     result.unwrap_or_else(|error| fail(&error, json))
 }

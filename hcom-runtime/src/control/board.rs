@@ -46,6 +46,7 @@ pub(super) trait Transport: Send + Sync {
 /// What one rank knows. Filled by the transport, waited on by exchanges.
 pub(super) struct Board {
     rank: u32,
+    job: String,
     known: Mutex<Known>,
     changed: Condvar,
 }
@@ -63,9 +64,10 @@ struct Known {
 }
 
 impl Board {
-    pub(super) fn new(rank: u32, world_size: u32) -> Arc<Board> {
+    pub(super) fn new(rank: u32, world_size: u32, job: &str) -> Arc<Board> {
         Arc::new(Board {
             rank,
+            job: job.to_owned(),
             known: Mutex::new(Known {
                 peers: (0..world_size)
                     .map(|rank| PeerStatus {
@@ -273,6 +275,10 @@ impl<T: Transport> Control for Endpoint<T> {
 
     fn world_size(&self) -> u32 {
         self.others.len() as u32 + 1
+    }
+
+    fn job(&self) -> &str {
+        &self.board.job
     }
 
     fn all_gather(

@@ -1,6 +1,9 @@
 //! The control plane of ranks that are threads of one process.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
 
 use super::{
     Control,
@@ -19,8 +22,11 @@ impl InProcess {
         reason = "makes one connected object per rank"
     )]
     pub fn new(world_size: u32) -> Vec<Arc<dyn Control>> {
+        static JOBS: AtomicU32 = AtomicU32::new(0);
+        let number = JOBS.fetch_add(1, Ordering::Relaxed);
+        let job = format!("p{}-{number}", std::process::id());
         let boards: Arc<[Arc<Board>]> = (0..world_size)
-            .map(|rank| Board::new(rank, world_size))
+            .map(|rank| Board::new(rank, world_size, &job))
             .collect();
         (0..world_size)
             .map(|rank| {

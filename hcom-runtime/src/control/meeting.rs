@@ -16,15 +16,15 @@ use std::{
 
 use rustix::event::{PollFd, PollFlags};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use super::{
     Control,
     lobby::{Event, Guest, Lobby},
     mesh::{self, Link},
+    refusal::Refusal,
     wire::{Broken, Reader, VERSION, frame, wait},
 };
-use crate::{failure::RankList, startup::StartError};
+use crate::startup::StartError;
 
 /// The first message on a connection, by the side that connects.
 #[derive(Serialize, Deserialize)]
@@ -37,7 +37,7 @@ enum Hello {
         listen: SocketAddr,
     },
     /// To another rank: this is our connection.
-    Greet { token: [u8; 16], rank: u32 },
+    Greet { token: Token, rank: u32 },
 }
 
 /// What rank 0 answers to `Join`.
@@ -47,76 +47,11 @@ enum Reply {
     Waiting { missing: Vec<u32> },
     /// All are here; the addresses are by rank, with rank 0's own first.
     Start {
-        token: [u8; 16],
+        token: Token,
         addresses: Vec<SocketAddr>,
     },
     /// The job cannot start.
     Refuse(Refusal),
-}
-
-/// Why the ranks cannot start together. Every rank that has joined reports the same.
-#[derive(Clone, Debug, PartialEq, Error, Serialize, Deserialize)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// Ranks did not come.
-    #[error(
-        "waiting for {} of {world_size}; {seconds} seconds are over (HCOM_CONNECT_TIMEOUT)",
-        RankList(.missing)
-    )]
-    Missing {
-        /// The ranks that did not come.
-        missing: Vec<u32>,
-        /// Number of ranks in the job.
-        world_size: u32,
-        /// The time limit in seconds.
-        seconds: f64,
-    },
-    /// Two processes claim the same rank.
-    #[error(
-        "two processes are rank {rank}, at {first} and at {second}: start each process with a RANK of \
-         its own, from 0 to {last}"
-    )]
-    DuplicateRank {
-        /// The rank.
-        rank: u32,
-        /// Where the first process is.
-        first: IpAddr,
-        /// Where the second process is.
-        second: IpAddr,
-        /// The highest rank of the job.
-        last: u32,
-    },
-    /// Two processes disagree about the number of ranks.
-    #[error(
-        "rank {rank} expects {got} ranks, rank 0 expects {expected}: start all with the same WORLD_SIZE"
-    )]
-    WorldSize {
-        /// The rank that disagrees with rank 0.
-        rank: u32,
-        /// Its number of ranks.
-        got: u32,
-        /// The number of ranks on rank 0.
-        expected: u32,
-    },
-    /// A rank came and ended before all had come.
-    #[error("rank {rank} ended while waiting for {}: look at its output", RankList(.missing))]
-    Gone {
-        /// The rank that ended.
-        rank: u32,
-        /// The ranks that had not come yet.
-        missing: Vec<u32>,
-    },
-    /// The address belongs to another job.
-    #[error(
-        "the address of rank 0 belongs to another job ({theirs:?}, this one is {ours:?}): give each \
-         job a MASTER_PORT of its own"
-    )]
-    OtherJob {
-        /// Name of the job that uses the address.
-        theirs: String,
-        /// Name of the job of this rank.
-        ours: String,
-    },
 }
 
 /// What a rank knows about the job it wants to be part of.
@@ -131,6 +66,9 @@ pub(crate) struct Meeting<'a> {
     pub(crate) timeout: Duration,
 }
 
+/// Drawn by rank 0 for one job; whoever shows it belongs to the job.
+type Token = [u8; 16];
+
 /// How long a rank waits beyond the time limit for rank 0 to say who is missing.
 const VERDICT: Duration = Duration::from_secs(2);
 /// How often rank 0 tells the ranks that have joined who is missing.
@@ -144,7 +82,7 @@ impl Meeting<'_> {
     /// Meets the other ranks.
     pub(crate) fn attend(mut self) -> Result<Arc<dyn Control>, StartError> {
         let deadline = Instant::now() + self.timeout;
-        let links = match self.rank {
+        let (links, token) = match self.rank {
             0 => {
                 let listener = match self.listener.take() {
                     Some(listener) => listener,
@@ -154,7 +92,7 @@ impl Meeting<'_> {
             }
             _ => self.join(deadline)?,
         };
-        Ok(mesh::control(self.rank, self.world_size, links)?)
+        Ok(mesh::control(self.rank, self.world_size, &token, links)?)
     }
 
     fn address(&self) -> String {
@@ -210,7 +148,11 @@ impl Meeting<'_> {
     }
 
     /// Takes in all other ranks and starts them.
-    fn receive(&self, listener: TcpListener, deadline: Instant) -> Result<Vec<Link>, StartError> {
+    fn receive(
+        &self,
+        listener: TcpListener,
+        deadline: Instant,
+    ) -> Result<(Vec<Link>, Token), StartError> {
         let own_address = listener.local_addr()?;
         let mut lobby = Lobby::new(listener)?;
         let mut joined: Vec<Joined> = Vec::new();
@@ -237,7 +179,7 @@ impl Meeting<'_> {
             link.writer.send(&start);
             link
         };
-        Ok(joined.into_iter().map(start_link).collect())
+        Ok((joined.into_iter().map(start_link).collect(), token))
     }
 
     fn collect(
@@ -355,7 +297,7 @@ impl Meeting<'_> {
     // The other ranks.
 
     /// Joins at rank 0 and connects to the rest.
-    fn join(&self, deadline: Instant) -> Result<Vec<Link>, StartError> {
+    fn join(&self, deadline: Instant) -> Result<(Vec<Link>, Token), StartError> {
         let (link, listener, token, addresses) = match self.ask(deadline)? {
             Answer::Refused(refusal) => return Err(refusal.into()),
             Answer::Started {
@@ -388,7 +330,7 @@ impl Meeting<'_> {
             let missing =
                 self.absent(|rank| rank <= self.rank || links.iter().any(|link| link.rank == rank));
             if missing.is_empty() {
-                return Ok(links);
+                return Ok((links, token));
             }
             if Instant::now() >= deadline {
                 return Err(self.missing(missing).into());
@@ -524,7 +466,7 @@ enum Answer {
     Started {
         link: Link,
         listener: TcpListener,
-        token: [u8; 16],
+        token: Token,
         addresses: Vec<SocketAddr>,
     },
 }

@@ -48,13 +48,17 @@ impl Link {
 /// stopped needs longer; it then misses the goodbye.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// The control plane of `rank` over `links`, one to every other rank.
+/// The control plane of `rank` over `links`, one to every other rank, in the job that `token` was
+/// drawn for.
 pub(super) fn control(
     rank: u32,
     world_size: u32,
+    token: &[u8; 16],
     links: Vec<Link>,
 ) -> io::Result<Arc<dyn Control>> {
-    let board = Board::new(rank, world_size);
+    // The token lets ranks in; its hash only names the job.
+    let job = &blake3::hash(token).to_hex()[..12];
+    let board = Board::new(rank, world_size, job);
     let mut writers: Vec<Option<Mutex<Writer>>> = (0..world_size).map(|_| None).collect();
     let mut readers = Vec::new();
     for mut link in links {

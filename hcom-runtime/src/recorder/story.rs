@@ -52,7 +52,7 @@ pub struct Member {
     pub why: Option<String>,
 }
 
-/// Where a member stands as seen from the collective that its group is stuck in.
+/// Where a member stands as seen from the collective that its group waits in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stand {
@@ -276,7 +276,7 @@ fn sentence(first: &Entry, members: &[Member]) -> String {
     }
     parts.extend(late);
     format!(
-        "group {} ({}) is stuck in {}: {}",
+        "group {} ({}) waits in {}: {}",
         first.group,
         RankList(&first.ranks),
         what(first),
@@ -287,7 +287,7 @@ fn sentence(first: &Entry, members: &[Member]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::Position;
+    use crate::{control::Position, recorder::Progress};
 
     /// An entry of the group of ranks 0 to 3: issued, and entered and completed if so.
     fn entry(op: &str, seq: u64, entered: bool, completed: bool) -> Entry {
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(story.stuck.len(), 1);
         assert_eq!(
             story.stuck[0].sentence,
-            "group world (ranks 0, 1, 2, 3) is stuck in all_reduce 5 (f32, 6 elements; at \
+            "group world (ranks 0, 1, 2, 3) waits in all_reduce 5 (f32, 6 elements; at \
              mlp.hcom:5:3): rank 0 is inside; rank 1 last completed all_reduce 4 of group world; \
              rank 2 died (connection closed); the others saw that it last completed all_reduce 4 \
              of group world; rank 3 has issued it, but its device last completed all_reduce 4 of \
@@ -402,6 +402,23 @@ mod tests {
             "{}",
             story.stuck[0].sentence
         );
+    }
+
+    #[test]
+    fn the_members_that_are_behind_are_named() {
+        let reached = |record: &Record| {
+            let groups = Progress::of(std::slice::from_ref(record));
+            let member = groups[0].members[0];
+            [member.issued, member.entered, member.completed]
+        };
+        let records = [
+            record(0, vec![entry("all_reduce", 5, true, false)]),
+            record(1, vec![entry("all_reduce", 4, true, true)]),
+            record(3, Vec::new()),
+        ];
+        assert_eq!(reached(&records[0]), [5, 5, 0]);
+        assert_eq!(reached(&records[1]), [4, 4, 4]);
+        assert_eq!(Progress::of(&records)[0].behind, [1, 3]);
     }
 
     #[test]
