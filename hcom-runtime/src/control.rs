@@ -73,6 +73,10 @@ pub trait Control: Send + Sync {
     /// What is known about every rank, by global rank, the own one included.
     fn peers(&self) -> Vec<PeerStatus>;
 
+    /// Asks each of `ranks` whether its process runs, unless a question is still open. Returns those
+    /// that have left one open for `patience`: they are stopped, or cannot be reached.
+    fn silent(&self, ranks: &[u32], patience: Duration) -> Vec<u32>;
+
     /// Fails the job: every rank's exchanges return `failure` from now on. If the job has failed
     /// before, nothing changes.
     fn fail(&self, failure: &Failure);

@@ -46,6 +46,8 @@ const SLICE: Duration = Duration::from_millis(20);
 const PERIOD: Duration = Duration::from_millis(50);
 /// How often it looks otherwise, so that a rank that is busy elsewhere leaves its record too.
 const IDLE_PERIOD: Duration = Duration::from_millis(250);
+/// Nobody looks for so long only while the process is stopped.
+const STOPPED: Duration = Duration::from_secs(1);
 /// Communicators and their captures that can be watched.
 const LINES: usize = 4096;
 /// Bytes of a word.
@@ -62,6 +64,8 @@ struct State {
     spare: Vec<Event>,
     /// The thread sleeps because nothing is outstanding.
     idle: bool,
+    /// When somebody looked last.
+    looked: Instant,
 }
 
 /// Watches the collectives of one rank.
@@ -134,6 +138,7 @@ impl Watchdog {
                 completed: None,
                 spare: Vec::new(),
                 idle: false,
+                looked: Instant::now(),
             }),
             streams: Mutex::default(),
             aborted: AtomicBool::new(false),
@@ -434,6 +439,7 @@ impl Watchdog {
             spare,
             completed,
             recorder,
+            looked,
             ..
         } = state;
         let mut bases = vec![0u8; lines.len() * WORD as usize];
@@ -446,6 +452,7 @@ impl Watchdog {
             self.driver.note(self.words.read(&mut words));
         }
         let now = Instant::now();
+        let absence = now.duration_since(std::mem::replace(looked, now));
         let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
         for ((line, words), base) in lines
             .iter_mut()
@@ -488,7 +495,16 @@ impl Watchdog {
                 recorder.entered(entry, now);
             }
             line.since = match (current, line.since) {
-                (Some((seq, _)), Some((seen, since))) if seen == seq => Some((seq, since)),
+                // A rank that was stopped itself has not waited meanwhile: what its peers said is
+                // yet to be read.
+                (Some((seq, _)), Some((seen, since))) if seen == seq => {
+                    let stopped = if absence > STOPPED {
+                        absence
+                    } else {
+                        Duration::ZERO
+                    };
+                    Some((seq, since + stopped))
+                }
                 (Some((seq, _)), _) => Some((seq, now)),
                 (None, _) => None,
             };

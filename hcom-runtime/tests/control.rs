@@ -377,6 +377,32 @@ fn a_stopped_rank_holds_nobody_up() {
     });
 }
 
+/// A question shows which ranks do not run; a rank that is only busy answers.
+#[test]
+fn a_stopped_rank_is_silent_and_a_busy_one_is_not() {
+    ranks(3, Kind::Processes, LIMIT, |rank| {
+        let control = rank.control();
+        let me = u64::from(std::process::id());
+        let ids = exchange(&*control, &[0, 1, 2], "process", me);
+        if rank.rank() == 0 {
+            let patience = Duration::from_secs(1);
+            let process = rustix::process::Pid::from_raw(ids[1] as i32).unwrap();
+            let signal = |signal| rustix::process::kill_process(process, signal).unwrap();
+            signal(rustix::process::Signal::STOP);
+            eventually(&*control, |control| {
+                let silent = control.silent(&[0, 1, 2], patience);
+                assert!(!silent.contains(&2), "rank 2 runs");
+                silent == [1]
+            });
+            signal(rustix::process::Signal::CONT);
+            eventually(&*control, |control| {
+                control.silent(&[1], patience).is_empty()
+            });
+        }
+        exchange(&*control, &[0, 1, 2], "over", 0);
+    });
+}
+
 /// Many jobs at a time on one host, none with a fixed port.
 #[test]
 fn jobs_side_by_side_do_not_meet() {

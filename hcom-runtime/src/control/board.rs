@@ -24,6 +24,10 @@ pub(super) enum Message {
     State(RankState),
     /// The job has failed.
     Fail(Failure),
+    /// Does your process run?
+    Ping,
+    /// It does.
+    Pong,
     /// The sender ends: in order, or for the given reason.
     Goodbye { reason: Option<String> },
 }
@@ -54,6 +58,8 @@ pub(super) struct Board {
 struct Known {
     peers: Vec<PeerStatus>,
     failure: Option<Failure>,
+    /// When the ranks that have not answered were asked whether they run.
+    asked: BTreeMap<u32, Instant>,
     /// Exchanges that this rank is in, or that others have started.
     parts: HashMap<Exchange, BTreeMap<u32, Vec<u8>>>,
     /// Turns taken by this rank.
@@ -77,6 +83,7 @@ impl Board {
                     })
                     .collect(),
                 failure: None,
+                asked: BTreeMap::new(),
                 parts: HashMap::new(),
                 turns: HashMap::new(),
                 published: RankState::default(),
@@ -99,6 +106,12 @@ impl Board {
             Message::State(state) => known.peers[from as usize].state = state,
             Message::Fail(failure) => {
                 known.failure.get_or_insert(failure);
+            }
+            // The transport answers.
+            Message::Ping => return,
+            Message::Pong => {
+                known.asked.remove(&from);
+                return;
             }
             Message::Goodbye { reason: None } => known.peers[from as usize].life = Life::Left,
             Message::Goodbye {
@@ -355,6 +368,24 @@ impl<T: Transport> Control for Endpoint<T> {
 
     fn peers(&self) -> Vec<PeerStatus> {
         self.board.lock().peers.clone()
+    }
+
+    fn silent(&self, ranks: &[u32], patience: Duration) -> Vec<u32> {
+        let now = Instant::now();
+        let mut known = self.board.lock();
+        let (silent, fresh): (Vec<_>, Vec<_>) = ranks
+            .iter()
+            .copied()
+            .filter(|&rank| rank != self.board.rank)
+            .partition(|rank| known.asked.contains_key(rank));
+        known.asked.extend(fresh.iter().map(|&rank| (rank, now)));
+        let silent = silent
+            .into_iter()
+            .filter(|rank| now.duration_since(known.asked[rank]) >= patience)
+            .collect();
+        drop(known);
+        self.transport.send(&fresh, &Message::Ping);
+        silent
     }
 
     fn fail(&self, failure: &Failure) {

@@ -193,6 +193,11 @@ impl Worker {
                         {
                             writer.finish();
                         }
+                        if message == Message::Ping
+                            && let Some(mut writer) = self.outgoing.writer(rank)
+                        {
+                            writer.send(&frame(&Message::Pong));
+                        }
                         self.board.deliver(rank, message);
                     }
                     Ok(None) => break ended.map(Broken::Ended),

@@ -8,11 +8,14 @@ use super::{
 };
 use crate::{
     control::{Life, PeerStatus, Position},
-    failure::{Failure, FailureKind},
+    failure::{Failure, FailureKind, RankList},
 };
 
 /// How long a collective may go on after a member was found dead: its part may be complete.
 pub(super) const GRACE: Duration = Duration::from_millis(300);
+
+/// How long a rank may take to say that it runs, before it is told apart from one that does.
+const PATIENCE: Duration = Duration::from_millis(400);
 
 impl Watchdog {
     /// What is wrong on `line`, as far as `peers` tell.
@@ -93,7 +96,16 @@ impl Watchdog {
                 ..failure(FailureKind::Mismatch)
             });
         }
-        if now.duration_since(since) < self.settings.timeout {
+        let waited = now.duration_since(since);
+        let patience = PATIENCE.min(self.settings.timeout / 4);
+        let silent = if waited + patience * 2 < self.settings.timeout {
+            Vec::new()
+        } else {
+            let inside = members.iter().filter(|peer| at(&peer.state.entered));
+            let inside: Vec<u32> = inside.map(|peer| peer.rank).collect();
+            self.control.silent(&inside, patience)
+        };
+        if waited < self.settings.timeout {
             return None;
         }
         let missing: Vec<&PeerStatus> = members
@@ -101,13 +113,21 @@ impl Watchdog {
             .copied()
             .filter(|peer| !at(&peer.state.entered))
             .collect();
+        let got = match (missing.is_empty(), silent.is_empty()) {
+            (false, _) => seen(&missing),
+            (true, false) => format!(
+                "every member has entered it, but {} no longer answers: the process is stopped, or \
+                 cannot be reached",
+                RankList(&silent)
+            ),
+            (true, true) => "every member has entered it".to_owned(),
+        };
         Some(Failure {
-            ranks: missing.iter().map(|peer| peer.rank).collect(),
-            got: Some(if missing.is_empty() {
-                "every member has entered it".to_owned()
-            } else {
-                seen(&missing)
-            }),
+            ranks: match missing.is_empty() {
+                true => silent,
+                false => missing.iter().map(|peer| peer.rank).collect(),
+            },
+            got: Some(got),
             expected: Some(format!("completion within {:?}", self.settings.timeout)),
             help: Some(
                 "every member of the group must take part; raise HCOM_TIMEOUT if a rank is only slow"
