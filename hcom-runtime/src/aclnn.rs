@@ -80,6 +80,19 @@ impl View {
         }
     }
 
+    /// Complex numbers as pairs of floats, along a dimension of their own; others as they are.
+    pub(crate) fn parts(self) -> View {
+        let part = match self.dtype {
+            DType::C64 => DType::F32,
+            DType::C128 => DType::F64,
+            _ => return self,
+        };
+        debug_assert_eq!(self.offset, 0, "parts are counted from the beginning");
+        let mut shape = self.shape;
+        shape.push(2);
+        View::contiguous(self.place, part, shape)
+    }
+
     /// With the last two dimensions swapped.
     pub(crate) fn transposed(mut self) -> View {
         let rank = self.shape.len();

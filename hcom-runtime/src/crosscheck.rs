@@ -8,17 +8,18 @@
 //!
 //! The same exchange tells whether all ranks plan from the same input; see [`Uniformity`].
 //!
-//! The exchanges are keyed by the members of the group and nothing else: ranks that compile different
-//! graphs at the same time meet here and learn about it. Groups are taken in the order of their ranks,
+//! The exchanges are keyed by those who take part and nothing else: ranks that compile different
+//! graphs at the same time meet here and learn about it. They are taken in the order of their ranks,
 //! which is the same on every rank, so two groups never wait for each other.
 
 use std::{
+    borrow::Cow,
     fmt,
     time::{Duration, Instant},
 };
 
 use hcom_ir::{
-    Graph, GroupId,
+    Graph,
     order::{self, Mismatch, RankColumns, Row, Transfer, Unpaired},
 };
 use serde::{Deserialize, Serialize};
@@ -64,7 +65,7 @@ struct Summary {
 }
 
 /// What ranks show each other when the summaries do not settle it.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct Details {
     rows: Vec<Row>,
     transfers: Vec<Transfer>,
@@ -94,37 +95,62 @@ pub fn check(
     })
 }
 
-/// What the graph does in one group, and who is in it.
+/// What ranks compare with each other, and who they are.
 struct Traffic<'a> {
     name: &'a str,
-    ranks: &'a [u32],
+    ranks: Cow<'a, [u32]>,
     details: Details,
 }
 
-fn traffic<'a>(graph: &'a Graph, rank: u32) -> Vec<Traffic<'a>> {
-    let transfers = order::transfers(graph, rank);
-    let of_group = |id: GroupId| Details {
-        rows: order::rows(graph, id)
-            .into_iter()
-            .map(|(_, row)| row)
-            .collect(),
-        transfers: transfers
-            .iter()
-            .filter(|(node, _)| graph.node(*node).group() == Some(id))
-            .map(|(_, transfer)| transfer.clone())
-            .collect(),
-    };
-    let mut traffic: Vec<Traffic<'a>> = graph
+/// All traffic of `rank`, in an order that all ranks share.
+///
+/// In a group with collectives all members take part, so its transfers are compared there. In a group
+/// without, members that neither send nor receive know of nothing: each pair compares its own.
+fn traffic(graph: &Graph, rank: u32) -> Vec<Traffic<'_>> {
+    let mut traffic: Vec<Traffic<'_>> = graph
         .groups()
         .filter(|(_, group)| group.ranks.contains(&rank))
         .map(|(id, group)| Traffic {
             name: &group.name,
-            ranks: &group.ranks,
-            details: of_group(id),
+            ranks: Cow::Borrowed(&group.ranks[..]),
+            details: Details {
+                rows: order::rows(graph, id)
+                    .into_iter()
+                    .map(|(_, row)| row)
+                    .collect(),
+                transfers: Vec::new(),
+            },
         })
-        .filter(|traffic| !traffic.details.rows.is_empty() || !traffic.details.transfers.is_empty())
+        .filter(|traffic| !traffic.details.rows.is_empty())
         .collect();
-    traffic.sort_by_key(|traffic| traffic.ranks);
+    let groups = traffic.len();
+    for (node, transfer) in order::transfers(graph, rank) {
+        let Some(group) = graph.node(node).group().map(|id| graph.group(id)) else {
+            continue;
+        };
+        let channel = transfer.channel;
+        let mut pair = [channel.source, channel.destination];
+        pair.sort_unstable();
+        let of_group = traffic[..groups]
+            .iter()
+            .position(|known| *known.ranks == group.ranks[..]);
+        let of_pair = || {
+            let pairs = traffic[groups..].iter();
+            let position = pairs.into_iter().position(|known| *known.ranks == pair)?;
+            Some(groups + position)
+        };
+        let place = of_group.or_else(of_pair).unwrap_or(traffic.len());
+        if place == traffic.len() {
+            traffic.push(Traffic {
+                name: &group.name,
+                ranks: Cow::Owned(pair.to_vec()),
+                details: Details::default(),
+            });
+        }
+        traffic[place].details.transfers.push(transfer);
+    }
+    // A pair comes after the group of the same two ranks: the sort is stable.
+    traffic.sort_by(|a, b| a.ranks.cmp(&b.ranks));
     traffic
 }
 
@@ -161,7 +187,7 @@ fn compare(
             compare_details(&traffic, &all, control.rank())?;
         }
         if uniformity == Uniformity::Uniform {
-            uniformity = compare_summaries(traffic.ranks, &summaries);
+            uniformity = compare_summaries(&traffic.ranks, &summaries);
         }
     }
     Ok(uniformity)
@@ -185,7 +211,7 @@ fn exchange<T: Serialize + for<'de> Deserialize<'de>>(
 ) -> Result<Vec<T>, Failure> {
     let bytes = postcard::to_stdvec(own).expect("rows hold only sized sequences");
     let parts = control
-        .all_gather(traffic.ranks, key, &bytes, deadline)
+        .all_gather(&traffic.ranks, key, &bytes, deadline)
         .map_err(|error| Failure {
             group: Some(traffic.name.to_string()),
             ..error.into_failure(control.rank())
@@ -200,7 +226,7 @@ fn exchange<T: Serialize + for<'de> Deserialize<'de>>(
             ..Failure::new(FailureKind::Mismatch, control.rank())
         })
     };
-    parts.iter().zip(traffic.ranks).map(read).collect()
+    parts.iter().zip(traffic.ranks.iter()).map(read).collect()
 }
 
 fn compare_summaries(ranks: &[u32], summaries: &[Summary]) -> Uniformity {
@@ -226,7 +252,8 @@ fn compare_details(traffic: &Traffic<'_>, all: &[Details], rank: u32) -> Result<
         group: Some(traffic.name.to_string()),
         ..Failure::new(FailureKind::Mismatch, rank)
     };
-    order::check_rows(traffic.ranks, &rows).map_err(|mismatch| of_rows(*mismatch, base.clone()))?;
+    order::check_rows(&traffic.ranks, &rows)
+        .map_err(|mismatch| of_rows(*mismatch, base.clone()))?;
     order::check_transfers(all.iter().flat_map(|details| &details.transfers))
         .map_err(|unpaired| of_transfers(*unpaired, base))
 }

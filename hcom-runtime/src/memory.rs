@@ -74,7 +74,8 @@ impl Layout {
                 .zip(known)
                 .all(|(used, known)| used <= known)
         };
-        let sizes: Vec<u64> = slots.iter().map(|slot| slot.bytes).collect();
+        // Without elements too: the library compares the addresses of operand and result.
+        let sizes: Vec<u64> = slots.iter().map(|slot| slot.bytes.max(1)).collect();
         let first_use: Vec<usize> = slots.iter().map(|slot| issued[slot.first]).collect();
         let packing = pack::pack(&sizes, &first_use, |a, b| {
             !precedes(a, b) && !precedes(b, a)

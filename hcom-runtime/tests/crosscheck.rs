@@ -367,3 +367,27 @@ fn sends_and_receives_must_pair() {
         },
     );
 }
+
+/// Ranks 0 and 2 of three exchange a value in a group of all; rank 1 has nothing to do with it.
+#[test]
+fn members_that_neither_send_nor_receive_are_not_waited_for() {
+    let of_rank = |rank: u32| {
+        let body = match rank {
+            0 => "(%x: f32[2]) {\n  send %x, peer = 2, group = @g\n}",
+            1 => "(%x: f32[2]) -> f32[2] {\n  return %x\n}",
+            _ => "() -> f32[2] {\n  %y = recv f32[2], peer = 0, group = @g\n  return %y\n}",
+        };
+        graph(&format!("group @g = ranks(0, 1, 2)\ngraph @g{body}"))
+    };
+    for kind in Kind::ALL {
+        ranks(3, kind, LIMIT, move |rank| {
+            let rank_of = rank.rank();
+            let uniformity = check(&*rank.control(), &of_rank(rank_of), b"", TIMEOUT);
+            let expected = match rank_of {
+                1 => Uniformity::Uniform,
+                _ => pinned("graph of rank 2 and of rank 0 differ"),
+            };
+            assert_eq!(uniformity, Ok(expected));
+        });
+    }
+}

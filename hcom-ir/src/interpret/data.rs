@@ -112,11 +112,6 @@ pub(super) fn encode(dtype: DType, shape: &[u64], data: &Data) -> Literal {
     }
 }
 
-/// The value an integer wraps to in `dtype`.
-pub(super) fn wrap(dtype: DType, value: i128) -> i128 {
-    ints(&encode(dtype, &[], &Data::Int(vec![value])))[0]
-}
-
 /// The float nearest to `value` once it is rounded to `dtype`: an inexact result has its last bit
 /// set, so that rounding to fewer bits is not done twice.
 pub(super) fn int_to_float(dtype: DType, value: i128) -> f64 {

@@ -66,6 +66,8 @@ fn all_reduce_of_every_kind() {
     );
     reduce("i32", "max", ["2", "3", "-7"], "3");
     reduce("i32", "avg", ["-3", "0", "-1"], "-1");
+    // The mean of the sum itself, though the sum does not fit.
+    reduce("i8", "avg", ["100", "100", "103"], "101");
     reduce("u8", "band", ["7", "6", "12"], "4");
     reduce("u8", "bor", ["1", "2", "8"], "11");
     reduce("u8", "bxor", ["1", "3", "8"], "10");

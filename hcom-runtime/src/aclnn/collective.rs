@@ -166,16 +166,13 @@ pub(super) fn lower(site: &Site<'_>, to: &mut Lowered) -> Result<(), Error> {
             );
         }
         Op::ReduceScatterUneven => {
-            let counts = rows_to_elements(&site.attrs.sizes("counts"), &site.operand(0));
-            let (combine, dtype) = direct(site)?;
-            let kind = CollectiveKind::ReduceScatterUneven { counts, combine };
-            exchange(
-                to,
-                kind,
-                Place::Operand(0),
-                Place::Result(0),
-                &site.result(0).reread(dtype),
-            );
+            let [x, y] = [site.operand(0), site.result(0)];
+            let counts = rows_to_elements(&site.attrs.sizes("counts"), &x.clone().parts());
+            let kind = |combine| CollectiveKind::ReduceScatterUneven {
+                counts: counts.clone(),
+                combine,
+            };
+            reduction(site, to, x, y, member, kind)?;
         }
         Op::Send => {
             let kind = CollectiveKind::Send {
@@ -223,7 +220,7 @@ fn alone(site: &Site<'_>, to: &mut Lowered) -> Result<(), Error> {
         return Ok(());
     }
     if reduce == Some(ReduceOp::PremulSum) {
-        multiply(site, to, site.operand(0), site.result(0));
+        multiply(site, to, site.operand(0).parts(), site.result(0).parts());
     } else {
         copy(
             to,
@@ -267,7 +264,7 @@ fn exchange(to: &mut Lowered, kind: CollectiveKind, from: Place, place: Place, c
 /// The library's reduction for the site's, and the type to reduce in; for reductions that need
 /// neither preparation nor completion.
 fn direct(site: &Site<'_>) -> Result<(Combine, DType), Error> {
-    let dtype = site.operands[0].dtype;
+    let dtype = site.operand(0).parts().dtype;
     let reduce = site.attrs.reduce("op");
     // Bytes of 0 and 1: the smallest is the logical and, the largest the or.
     let of_bool = (dtype == DType::Bool).then_some(DType::I8);
@@ -276,7 +273,9 @@ fn direct(site: &Site<'_>) -> Result<(Combine, DType), Error> {
         (ReduceOp::Prod | ReduceOp::Min | ReduceOp::Band, Some(bytes)) => Ok((Combine::Min, bytes)),
         (ReduceOp::Sum, None) => Ok((Combine::Sum, dtype)),
         // The library multiplies real and imaginary parts each for itself.
-        (ReduceOp::Prod, None) if !dtype.is_complex() => Ok((Combine::Prod, dtype)),
+        (ReduceOp::Prod, None) if !site.operands[0].dtype.is_complex() => {
+            Ok((Combine::Prod, dtype))
+        }
         (ReduceOp::Max, None) => Ok((Combine::Max, dtype)),
         (ReduceOp::Min, None) => Ok((Combine::Min, dtype)),
         (reduce, _) => Err(site.refuse(format!(
@@ -286,7 +285,7 @@ fn direct(site: &Site<'_>) -> Result<(Combine, DType), Error> {
 }
 
 /// A reduction of `x` into `y`, with what `avg` and `premul_sum` need around it. The count of the
-/// collective is that of `y`.
+/// collective is that of `y`; complex numbers count as their parts.
 fn reduction(
     site: &Site<'_>,
     to: &mut Lowered,
@@ -295,6 +294,7 @@ fn reduction(
     member: Member,
     kind: impl Fn(Combine) -> CollectiveKind,
 ) -> Result<(), Error> {
+    let [x, y] = [x, y].map(View::parts);
     match site.attrs.reduce("op") {
         ReduceOp::Avg if y.dtype.is_integer() => {
             Err(site.refuse("the device library does not divide integers; use sum, or cast to f32"))
@@ -317,7 +317,7 @@ fn reduction(
             if sum.elements() == 0 {
                 return Ok(());
             }
-            let size = to.scratch(wide, [1]);
+            let size = to.scratch(wide, []);
             to.fill(size.clone(), f64::from(member.group_size));
             let mean = if wide == y.dtype {
                 y.clone()

@@ -63,6 +63,11 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
+    /// Whether both are the same communicator; a group is its ranks, whatever its name.
+    fn is(&self, other: &Channel) -> bool {
+        self.group.ranks == other.group.ranks && self.point_to_point == other.point_to_point
+    }
+
     /// How many ranks are members of both.
     pub(crate) fn shared_members(&self, other: &Channel) -> usize {
         self.group
@@ -220,7 +225,7 @@ impl Tasks {
             },
             point_to_point,
         };
-        let known = self.channels.iter().position(|known| *known == channel);
+        let known = self.channels.iter().position(|known| known.is(&channel));
         let index = known.unwrap_or_else(|| {
             self.channels.push(channel);
             self.channels.len() - 1

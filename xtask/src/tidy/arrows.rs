@@ -25,7 +25,16 @@ const ALLOWED: [(&str, &[&str]); 10] = [
             "hcom-sys",
         ],
     ),
-    ("hcom-test", &["hcom-fake", "hcom-runtime", "hcom-sys"]),
+    (
+        "hcom-test",
+        &[
+            "hcom-convert",
+            "hcom-fake",
+            "hcom-ir",
+            "hcom-runtime",
+            "hcom-sys",
+        ],
+    ),
     ("xtask", &[]),
 ];
 
