@@ -3625,6 +3625,41 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// Turns query and key in place, in mode half; layouts 1 BSND, 2 SBND, 3 BNSD.
+    pub type aclnnApplyRotaryPosEmbGetWorkspaceSize = unsafe extern "C" fn(
+        queryRef: *mut aclTensor,
+        keyRef: *mut aclTensor,
+        cos: *const aclTensor,
+        sin: *const aclTensor,
+        layout: i64,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnApplyRotaryPosEmb = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// Turns query and key in place; modes half, interleave, quarter.
+    pub type aclnnApplyRotaryPosEmbV2GetWorkspaceSize = unsafe extern "C" fn(
+        queryRef: *mut aclTensor,
+        keyRef: *mut aclTensor,
+        cos: *const aclTensor,
+        sin: *const aclTensor,
+        layout: i64,
+        rotaryMode: *mut ::core::ffi::c_char,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnApplyRotaryPosEmbV2 = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// start, start + step, … below `end`.
     pub type aclnnArangeGetWorkspaceSize = unsafe extern "C" fn(
         start: *const aclScalar,
@@ -3960,6 +3995,38 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// Attention with what its backward pass needs; layouts BSH, SBH, BSND, BNSD.
+    pub type aclnnFlashAttentionScoreGetWorkspaceSize = unsafe extern "C" fn(
+        query: *const aclTensor,
+        key: *const aclTensor,
+        value: *const aclTensor,
+        realShiftOptional: *const aclTensor,
+        dropMaskOptional: *const aclTensor,
+        paddingMaskOptional: *const aclTensor,
+        attenMaskOptional: *const aclTensor,
+        prefixOptional: *const aclIntArray,
+        scaleValue: f64,
+        keepProb: f64,
+        preTokens: i64,
+        nextTokens: i64,
+        headNum: i64,
+        inputLayout: *mut ::core::ffi::c_char,
+        innerPrecise: i64,
+        sparseMode: i64,
+        softmaxMaxOut: *const aclTensor,
+        softmaxSumOut: *const aclTensor,
+        softmaxOutOut: *const aclTensor,
+        attentionOutOut: *const aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnFlashAttentionScore = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// A matrix: the dimensions in front of axis, and the others.
     pub type aclnnFlattenGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
@@ -4076,6 +4143,29 @@ pub mod prototype {
     ) -> aclnnStatus;
     /// Queues the prepared call.
     pub type aclnnGtTensor = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// Attention of one position over cached keys and values; layouts BSH, BSND, BNSD.
+    pub type aclnnIncreFlashAttentionGetWorkspaceSize = unsafe extern "C" fn(
+        query: *const aclTensor,
+        key: *const aclTensorList,
+        value: *const aclTensorList,
+        pseShift: *const aclTensor,
+        attenMask: *const aclTensor,
+        actualSeqLengths: *const aclIntArray,
+        numHeads: i64,
+        scaleValue: f64,
+        inputLayout: *mut ::core::ffi::c_char,
+        numKeyValueHeads: i64,
+        attentionOut: *const aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnIncreFlashAttention = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
@@ -4530,6 +4620,31 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// Attention of whole sequences; layouts BSH, BSND, BNSD, BNSD_BSND.
+    pub type aclnnPromptFlashAttentionGetWorkspaceSize = unsafe extern "C" fn(
+        query: *const aclTensor,
+        key: *const aclTensor,
+        value: *const aclTensor,
+        pseShift: *const aclTensor,
+        attenMask: *const aclTensor,
+        actualSeqLengths: *const aclIntArray,
+        numHeads: i64,
+        scaleValue: f64,
+        preTokens: i64,
+        nextTokens: i64,
+        inputLayout: *mut ::core::ffi::c_char,
+        numKeyValueHeads: i64,
+        attentionOut: *const aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnPromptFlashAttention = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// start, start + step, ... up to end, which is taken in.
     pub type aclnnRangeGetWorkspaceSize = unsafe extern "C" fn(
         start: *const aclScalar,
@@ -4619,6 +4734,25 @@ pub mod prototype {
     ) -> aclnnStatus;
     /// Queues the prepared call.
     pub type aclnnRmsNorm = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// Turns pairs of elements of x by the angles of cos and sin; modes 0 half, 1 interleave, 2
+    /// quarter, 3 interleave-half.
+    pub type aclnnRotaryPositionEmbeddingGetWorkspaceSize = unsafe extern "C" fn(
+        x: *const aclTensor,
+        cos: *const aclTensor,
+        sin: *const aclTensor,
+        mode: i64,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    )
+        -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnRotaryPositionEmbedding = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
@@ -5782,6 +5916,10 @@ macro_rules! for_each_function {
         aclnnAddmm: Operators, Unrecorded;
         aclnnAmaxGetWorkspaceSize: Operators, Unrecorded;
         aclnnAmax: Operators, Unrecorded;
+        aclnnApplyRotaryPosEmbGetWorkspaceSize: Operators, Unrecorded;
+        aclnnApplyRotaryPosEmb: Operators, Unrecorded;
+        aclnnApplyRotaryPosEmbV2GetWorkspaceSize: Operators, Unrecorded;
+        aclnnApplyRotaryPosEmbV2: Operators, Unrecorded;
         aclnnArangeGetWorkspaceSize: Operators, Unrecorded;
         aclnnArange: Operators, Unrecorded;
         aclnnArgMaxGetWorkspaceSize: Operators, Unrecorded;
@@ -5826,6 +5964,8 @@ macro_rules! for_each_function {
         aclnnInplaceFillScalar: Operators, Unrecorded;
         aclnnInplaceFillTensorGetWorkspaceSize: Operators, Unrecorded;
         aclnnInplaceFillTensor: Operators, Unrecorded;
+        aclnnFlashAttentionScoreGetWorkspaceSize: Operators, Unrecorded;
+        aclnnFlashAttentionScore: Operators, Unrecorded;
         aclnnFlattenGetWorkspaceSize: Operators, Unrecorded;
         aclnnFlatten: Operators, Unrecorded;
         aclnnGatherGetWorkspaceSize: Operators, Unrecorded;
@@ -5842,6 +5982,8 @@ macro_rules! for_each_function {
         aclnnGtScalar: Operators, Unrecorded;
         aclnnGtTensorGetWorkspaceSize: Operators, Unrecorded;
         aclnnGtTensor: Operators, Unrecorded;
+        aclnnIncreFlashAttentionGetWorkspaceSize: Operators, Unrecorded;
+        aclnnIncreFlashAttention: Operators, Unrecorded;
         aclnnIndexGetWorkspaceSize: Operators, Unrecorded;
         aclnnIndex: Operators, Unrecorded;
         aclnnIndexSelectGetWorkspaceSize: Operators, Unrecorded;
@@ -5900,6 +6042,8 @@ macro_rules! for_each_function {
         aclnnPowTensorScalar: Operators, Unrecorded;
         aclnnPowTensorTensorGetWorkspaceSize: Operators, Unrecorded;
         aclnnPowTensorTensor: Operators, Unrecorded;
+        aclnnPromptFlashAttentionGetWorkspaceSize: Operators, Unrecorded;
+        aclnnPromptFlashAttention: Operators, Unrecorded;
         aclnnRangeGetWorkspaceSize: Operators, Unrecorded;
         aclnnRange: Operators, Unrecorded;
         aclnnReciprocalGetWorkspaceSize: Operators, Unrecorded;
@@ -5912,6 +6056,8 @@ macro_rules! for_each_function {
         aclnnRepeat: Operators, Unrecorded;
         aclnnRmsNormGetWorkspaceSize: Operators, Unrecorded;
         aclnnRmsNorm: Operators, Unrecorded;
+        aclnnRotaryPositionEmbeddingGetWorkspaceSize: Operators, Unrecorded;
+        aclnnRotaryPositionEmbedding: Operators, Unrecorded;
         aclnnRsqrtGetWorkspaceSize: Operators, Unrecorded;
         aclnnRsqrt: Operators, Unrecorded;
         aclnnSWhereGetWorkspaceSize: Operators, Unrecorded;

@@ -57,6 +57,17 @@ impl<'a> Matrix<'a> {
         }
     }
 
+    /// Rows and columns exchanged, without a copy.
+    pub(crate) fn transposed(self) -> Matrix<'a> {
+        Matrix {
+            rows: self.cols,
+            cols: self.rows,
+            row_stride: self.col_stride,
+            col_stride: self.row_stride,
+            ..self
+        }
+    }
+
     /// The elements of `storage` that the layout of rank 2 names, without a copy. `None` when they are not `f32` at
     /// an address that is a multiple of 4.
     pub(crate) fn device(storage: &'a Storage, layout: &Layout) -> Option<Matrix<'a>> {

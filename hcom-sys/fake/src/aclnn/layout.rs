@@ -123,6 +123,16 @@ impl Layout {
         self.permute(&order)
     }
 
+    /// Dimension `dim` as two, of `outer` and as many as fit. `outer` divides its size.
+    pub(crate) fn split_dim(&self, dim: usize, outer: usize) -> Layout {
+        let mut view = self.clone();
+        let inner = self.dims[dim] / outer;
+        view.dims[dim] = inner;
+        view.dims.insert(dim, outer);
+        view.strides.insert(dim, self.strides[dim] * inner as isize);
+        view
+    }
+
     /// A dimension of size 1 in front of position `dim`.
     pub(crate) fn insert_dim(&self, dim: usize) -> Layout {
         let mut view = self.clone();

@@ -32,7 +32,7 @@ macro_rules! for_each_missing_operator {
             aclnnAny aclnnAnyGetWorkspaceSize; aclnnApplyAdadelta aclnnApplyAdadeltaGetWorkspaceSize; aclnnApplyAdam aclnnApplyAdamGetWorkspaceSize;
             aclnnApplyAdamD aclnnApplyAdamDGetWorkspaceSize; aclnnApplyAdamW aclnnApplyAdamWGetWorkspaceSize; aclnnApplyAdamWV2 aclnnApplyAdamWV2GetWorkspaceSize;
             aclnnApplyAdamax aclnnApplyAdamaxGetWorkspaceSize; aclnnApplyFtrl aclnnApplyFtrlGetWorkspaceSize; aclnnApplyGradientDescent aclnnApplyGradientDescentGetWorkspaceSize;
-            aclnnApplyRotaryPosEmb aclnnApplyRotaryPosEmbGetWorkspaceSize; aclnnApplyRotaryPosEmbV2 aclnnApplyRotaryPosEmbV2GetWorkspaceSize; aclnnApplyTopKTopP aclnnApplyTopKTopPGetWorkspaceSize;
+            aclnnApplyTopKTopP aclnnApplyTopKTopPGetWorkspaceSize;
             aclnnApproximateEqual aclnnApproximateEqualGetWorkspaceSize; aclnnArgMin aclnnArgMinGetWorkspaceSize; aclnnArgsort aclnnArgsortGetWorkspaceSize;
             aclnnAscendAntiQuant aclnnAscendAntiQuantGetWorkspaceSize; aclnnAscendQuant aclnnAscendQuantGetWorkspaceSize; aclnnAscendQuantV3 aclnnAscendQuantV3GetWorkspaceSize;
             aclnnAsin aclnnAsinGetWorkspaceSize; aclnnAsinWithAgent aclnnAsinWithAgentGetWorkspaceSize; aclnnAsinh aclnnAsinhGetWorkspaceSize;
@@ -89,7 +89,7 @@ macro_rules! for_each_missing_operator {
             aclnnFFNV2 aclnnFFNV2GetWorkspaceSize; aclnnFFNV3 aclnnFFNV3GetWorkspaceSize; aclnnFakeQuantPerChannelAffineCachemask aclnnFakeQuantPerChannelAffineCachemaskGetWorkspaceSize;
             aclnnFakeQuantPerTensorAffineCachemask aclnnFakeQuantPerTensorAffineCachemaskGetWorkspaceSize; aclnnFastBatchNormBackward aclnnFastBatchNormBackwardGetWorkspaceSize; aclnnFastGelu aclnnFastGeluGetWorkspaceSize;
             aclnnFastGeluBackward aclnnFastGeluBackwardGetWorkspaceSize; aclnnFastGeluV2 aclnnFastGeluV2GetWorkspaceSize; aclnnFastLayerNorm aclnnFastLayerNormGetWorkspaceSize;
-            aclnnFfnWorkerBatching aclnnFfnWorkerBatchingGetWorkspaceSize; aclnnFlashAttentionScore aclnnFlashAttentionScoreGetWorkspaceSize; aclnnFlashAttentionScoreGrad aclnnFlashAttentionScoreGradGetWorkspaceSize;
+            aclnnFfnWorkerBatching aclnnFfnWorkerBatchingGetWorkspaceSize; aclnnFlashAttentionScoreGrad aclnnFlashAttentionScoreGradGetWorkspaceSize;
             aclnnFlashAttentionScoreGradV2 aclnnFlashAttentionScoreGradV2GetWorkspaceSize; aclnnFlashAttentionScoreGradV3 aclnnFlashAttentionScoreGradV3GetWorkspaceSize; aclnnFlashAttentionScoreGradV4 aclnnFlashAttentionScoreGradV4GetWorkspaceSize;
             aclnnFlashAttentionScoreV2 aclnnFlashAttentionScoreV2GetWorkspaceSize; aclnnFlashAttentionScoreV3 aclnnFlashAttentionScoreV3GetWorkspaceSize; aclnnFlashAttentionScoreV4 aclnnFlashAttentionScoreV4GetWorkspaceSize;
             aclnnFlashAttentionUnpaddingScoreGrad aclnnFlashAttentionUnpaddingScoreGradGetWorkspaceSize; aclnnFlashAttentionUnpaddingScoreGradV2 aclnnFlashAttentionUnpaddingScoreGradV2GetWorkspaceSize; aclnnFlashAttentionUnpaddingScoreGradV3 aclnnFlashAttentionUnpaddingScoreGradV3GetWorkspaceSize;
@@ -157,7 +157,7 @@ macro_rules! for_each_missing_operator {
             aclnnHardswish aclnnHardswishGetWorkspaceSize; aclnnHardswishBackward aclnnHardswishBackwardGetWorkspaceSize; aclnnHardswishBackwardV2 aclnnHardswishBackwardV2GetWorkspaceSize;
             aclnnHardtanh aclnnHardtanhGetWorkspaceSize; aclnnHardtanhBackward aclnnHardtanhBackwardGetWorkspaceSize; aclnnHeaviside aclnnHeavisideGetWorkspaceSize;
             aclnnHistc aclnnHistcGetWorkspaceSize; aclnnIm2col aclnnIm2colGetWorkspaceSize; aclnnIm2colBackward aclnnIm2colBackwardGetWorkspaceSize;
-            aclnnIncreFlashAttention aclnnIncreFlashAttentionGetWorkspaceSize; aclnnIncreFlashAttentionV2 aclnnIncreFlashAttentionV2GetWorkspaceSize; aclnnIncreFlashAttentionV3 aclnnIncreFlashAttentionV3GetWorkspaceSize;
+            aclnnIncreFlashAttentionV2 aclnnIncreFlashAttentionV2GetWorkspaceSize; aclnnIncreFlashAttentionV3 aclnnIncreFlashAttentionV3GetWorkspaceSize;
             aclnnIncreFlashAttentionV4 aclnnIncreFlashAttentionV4GetWorkspaceSize; aclnnIndexAdd aclnnIndexAddGetWorkspaceSize;
             aclnnIndexAddV2 aclnnIndexAddV2GetWorkspaceSize; aclnnIndexCopy aclnnIndexCopyGetWorkspaceSize; aclnnIndexFill aclnnIndexFillGetWorkspaceSize;
             aclnnIndexFillTensor aclnnIndexFillTensorGetWorkspaceSize; aclnnIndexPutImpl aclnnIndexPutImplGetWorkspaceSize;
@@ -279,7 +279,7 @@ macro_rules! for_each_missing_operator {
             aclnnPdistForward aclnnPdistForwardGetWorkspaceSize; aclnnPolar aclnnPolarGetWorkspaceSize; aclnnPowScalarTensor aclnnPowScalarTensorGetWorkspaceSize;
             aclnnPrecisionCompare aclnnPrecisionCompareGetWorkspaceSize; aclnnPrelu aclnnPreluGetWorkspaceSize;
             aclnnPreluBackward aclnnPreluBackwardGetWorkspaceSize; aclnnProd aclnnProdGetWorkspaceSize; aclnnProdDim aclnnProdDimGetWorkspaceSize;
-            aclnnPromptFlashAttention aclnnPromptFlashAttentionGetWorkspaceSize; aclnnPromptFlashAttentionV2 aclnnPromptFlashAttentionV2GetWorkspaceSize; aclnnPromptFlashAttentionV3 aclnnPromptFlashAttentionV3GetWorkspaceSize;
+            aclnnPromptFlashAttentionV2 aclnnPromptFlashAttentionV2GetWorkspaceSize; aclnnPromptFlashAttentionV3 aclnnPromptFlashAttentionV3GetWorkspaceSize;
             aclnnQkvRmsNormRopeCache aclnnQkvRmsNormRopeCacheGetWorkspaceSize; aclnnQr aclnnQrGetWorkspaceSize; aclnnQuantBatchMatmulInplaceAdd aclnnQuantBatchMatmulInplaceAddGetWorkspaceSize;
             aclnnQuantConvolution aclnnQuantConvolutionGetWorkspaceSize; aclnnQuantConvolutionWeightNz aclnnQuantConvolutionWeightNzGetWorkspaceSize; aclnnQuantFlashAttentionScore aclnnQuantFlashAttentionScoreGetWorkspaceSize;
             aclnnQuantFlashAttentionScoreGrad aclnnQuantFlashAttentionScoreGradGetWorkspaceSize; aclnnQuantGroupedMatMulAlltoAllv aclnnQuantGroupedMatMulAlltoAllvGetWorkspaceSize; aclnnQuantGroupedMatMulAlltoAllvV2 aclnnQuantGroupedMatMulAlltoAllvV2GetWorkspaceSize;
@@ -305,7 +305,7 @@ macro_rules! for_each_missing_operator {
             aclnnReplicationPad3dBackward aclnnReplicationPad3dBackwardGetWorkspaceSize; aclnnRightShift aclnnRightShiftGetWorkspaceSize; aclnnRingAttentionUpdateV2 aclnnRingAttentionUpdateV2GetWorkspaceSize;
             aclnnRmsNormDynamicMxQuant aclnnRmsNormDynamicMxQuantGetWorkspaceSize; aclnnRmsNormGrad aclnnRmsNormGradGetWorkspaceSize; aclnnRmsNormGradQuant aclnnRmsNormGradQuantGetWorkspaceSize;
             aclnnRmsNormQuant aclnnRmsNormQuantGetWorkspaceSize; aclnnRmsNormQuantV3 aclnnRmsNormQuantV3GetWorkspaceSize; aclnnRoll aclnnRollGetWorkspaceSize;
-            aclnnRopeWithSinCosCache aclnnRopeWithSinCosCacheGetWorkspaceSize; aclnnRopeWithSinCosCacheV2 aclnnRopeWithSinCosCacheV2GetWorkspaceSize; aclnnRotaryPositionEmbedding aclnnRotaryPositionEmbeddingGetWorkspaceSize;
+            aclnnRopeWithSinCosCache aclnnRopeWithSinCosCacheGetWorkspaceSize; aclnnRopeWithSinCosCacheV2 aclnnRopeWithSinCosCacheV2GetWorkspaceSize;
             aclnnRotaryPositionEmbeddingGrad aclnnRotaryPositionEmbeddingGradGetWorkspaceSize; aclnnRotaryPositionEmbeddingV2 aclnnRotaryPositionEmbeddingV2GetWorkspaceSize; aclnnRotateQuant aclnnRotateQuantGetWorkspaceSize;
             aclnnRound aclnnRoundGetWorkspaceSize; aclnnRoundDecimals aclnnRoundDecimalsGetWorkspaceSize; aclnnRsub aclnnRsubGetWorkspaceSize;
             aclnnRsubs aclnnRsubsGetWorkspaceSize; aclnnScale aclnnScaleGetWorkspaceSize; aclnnScaledMaskedSoftmax aclnnScaledMaskedSoftmaxGetWorkspaceSize;

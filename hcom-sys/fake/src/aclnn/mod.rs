@@ -6,13 +6,14 @@
 //! | `object`, `executor` | what the caller hands in; checked operands, plans, launch |
 //! | `compute`, `math` | reading and writing blocks in a compute type; functions on slices |
 //! | `missing` | the names of those that are not here |
-//! | `elementwise`, `reduce`, `norm`, `matmul`, `index`, `sort`, `shape`, `create` | the operators by family |
+//! | `elementwise`, `reduce`, `norm`, `matmul`, `attention`, `rotary`, `index`, `sort`, `shape`, `create` | the operators by family |
 //!
 //! A kernel is safe code: it reads blocks of elements in the order of their indices, computes, and writes blocks. It
 //! never sees strides, storage types or addresses, so one kernel per family serves all of them. Results follow
 //! PyTorch: broadcasting, promotion, wrapping integers, and what is not a number spreads. 16-bit floats are computed
 //! as `f32` and rounded once.
 
+pub(crate) mod attention;
 pub(crate) mod compute;
 pub(crate) mod create;
 pub(crate) mod dtype;
@@ -26,6 +27,7 @@ mod missing;
 pub(crate) mod norm;
 pub(crate) mod object;
 pub(crate) mod reduce;
+pub(crate) mod rotary;
 pub(crate) mod shape;
 pub(crate) mod sort;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "the C interface hands over raw pointers")]
 #![allow(non_snake_case, reason = "names are those of the C interface")]
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_char, c_void};
 
 use hcom_sys::bindings::{
     aclDataType, aclIntArray, aclOpExecutor, aclScalar, aclTensor, aclTensorList, aclnnStatus,
@@ -10,13 +10,16 @@ use hcom_sys::bindings::{
 };
 
 use super::guard;
+use crate::aclnn::attention::ScoreOptions;
 use crate::aclnn::create::End;
 use crate::aclnn::executor::{Arg, EXECUTORS, Executor, NULL_ARGUMENT, Plan, launch};
 use crate::aclnn::math::{Binary, Relation, Unary};
 use crate::aclnn::norm::Softmax;
 use crate::aclnn::object::{INT_ARRAYS, SCALARS, TENSOR_LISTS, TENSORS};
 use crate::aclnn::shape::Triangle;
-use crate::aclnn::{create, elementwise, index, matmul, norm, object, reduce, shape, sort};
+use crate::aclnn::{
+    attention, create, elementwise, index, matmul, norm, object, reduce, rotary, shape, sort,
+};
 use crate::error::{Failure, Outcome};
 
 /// Hands every operator to the macro `$callback` as rows
@@ -227,6 +230,19 @@ macro_rules! for_each_operator {
                 = create::inplace_uniform(selfRef, from, to, seed, offset);
             aclnnRange aclnnRangeGetWorkspaceSize(start: *const aclScalar, end: *const aclScalar, step: *const aclScalar, out: *mut aclTensor)
                 = create::arange(End::Included, start, end, step, out);
+
+            aclnnRotaryPositionEmbedding aclnnRotaryPositionEmbeddingGetWorkspaceSize(x: *const aclTensor, cos: *const aclTensor, sin: *const aclTensor, mode: i64, out: *mut aclTensor)
+                = rotary::rotary(x, cos, sin, mode, out);
+            aclnnApplyRotaryPosEmb aclnnApplyRotaryPosEmbGetWorkspaceSize(queryRef: *mut aclTensor, keyRef: *mut aclTensor, cos: *const aclTensor, sin: *const aclTensor, layout: i64)
+                = rotary::apply(queryRef, keyRef, cos, sin, layout);
+            aclnnApplyRotaryPosEmbV2 aclnnApplyRotaryPosEmbV2GetWorkspaceSize(queryRef: *mut aclTensor, keyRef: *mut aclTensor, cos: *const aclTensor, sin: *const aclTensor, layout: i64, rotaryMode: *mut c_char)
+                = rotary::apply_v2(queryRef, keyRef, cos, sin, layout, rotaryMode);
+            aclnnPromptFlashAttention aclnnPromptFlashAttentionGetWorkspaceSize(query: *const aclTensor, key: *const aclTensor, value: *const aclTensor, pseShift: *const aclTensor, attenMask: *const aclTensor, actualSeqLengths: *const aclIntArray, numHeads: i64, scaleValue: f64, preTokens: i64, nextTokens: i64, inputLayout: *mut c_char, numKeyValueHeads: i64, attentionOut: *const aclTensor)
+                = attention::prompt(query, key, value, pseShift, attenMask, actualSeqLengths, numHeads, scaleValue, [preTokens, nextTokens], inputLayout, numKeyValueHeads, attentionOut);
+            aclnnIncreFlashAttention aclnnIncreFlashAttentionGetWorkspaceSize(query: *const aclTensor, key: *const aclTensorList, value: *const aclTensorList, pseShift: *const aclTensor, attenMask: *const aclTensor, actualSeqLengths: *const aclIntArray, numHeads: i64, scaleValue: f64, inputLayout: *mut c_char, numKeyValueHeads: i64, attentionOut: *const aclTensor)
+                = attention::incremental(query, key, value, pseShift, attenMask, actualSeqLengths, numHeads, scaleValue, inputLayout, numKeyValueHeads, attentionOut);
+            aclnnFlashAttentionScore aclnnFlashAttentionScoreGetWorkspaceSize(query: *const aclTensor, key: *const aclTensor, value: *const aclTensor, realShiftOptional: *const aclTensor, dropMaskOptional: *const aclTensor, paddingMaskOptional: *const aclTensor, attenMaskOptional: *const aclTensor, prefixOptional: *const aclIntArray, scaleValue: f64, keepProb: f64, preTokens: i64, nextTokens: i64, headNum: i64, inputLayout: *mut c_char, innerPrecise: i64, sparseMode: i64, softmaxMaxOut: *const aclTensor, softmaxSumOut: *const aclTensor, softmaxOutOut: *const aclTensor, attentionOutOut: *const aclTensor)
+                = attention::score(query, key, value, realShiftOptional, [dropMaskOptional, paddingMaskOptional], attenMaskOptional, prefixOptional, ScoreOptions { scale: scaleValue, keep: keepProb, before: preTokens, after: nextTokens, heads: headNum, layout: inputLayout, sparse_mode: sparseMode, precision: innerPrecise }, [softmaxMaxOut, softmaxSumOut, softmaxOutOut], attentionOutOut);
         }
     };
 }
@@ -269,6 +285,21 @@ macro_rules! plain_argument {
 }
 plain_argument!(i8, i32, i64, u64, f32, f64, bool);
 
+macro_rules! text_argument {
+    ($($ty:ty),*) => {$(
+        impl Argument for $ty {
+            /// `None` for null.
+            type Value = Option<String>;
+            fn take(self, _: &'static str) -> Outcome<Option<String>> {
+                // SAFETY: not null, so the caller of the first phase passes text that ends with a zero.
+                let text = (!self.is_null()).then(|| unsafe { CStr::from_ptr(self) });
+                Ok(text.map(|text| text.to_string_lossy().into_owned()))
+            }
+        }
+    )*};
+}
+text_argument!(*const c_char, *mut c_char);
+
 impl Argument for aclDataType {
     type Value = i32;
     fn take(self, _: &'static str) -> Outcome<i32> {
@@ -299,7 +330,7 @@ macro_rules! define {
         #[doc = concat!("First phase of [`", stringify!($name), "`]: checks the arguments and prepares an executor.")]
         ///
         /// # Safety
-        /// `workspaceSize` and `executor` are null or may be written.
+        /// `workspaceSize` and `executor` are null or may be written; text is null or ends with a zero.
         pub unsafe extern "C" fn $first(
             $($parameter: $ty,)*
             workspaceSize: *mut u64,

@@ -4,6 +4,7 @@
 //! gapped or reversed in memory.
 #![expect(unsafe_code, reason = "calls the C interface")]
 
+mod attention;
 mod draws;
 mod elementwise;
 mod executor;
@@ -11,6 +12,7 @@ mod matmul;
 mod moves;
 mod parts;
 mod picks;
+mod rotary;
 mod rows;
 mod truth;
 
