@@ -1,6 +1,7 @@
 //! Errors of this crate.
 
 use hcom_ir::Diagnostics;
+use hcom_sys::Code;
 use thiserror::Error;
 
 use crate::{control::ControlError, failure::Failure, settings::SettingsError};
@@ -170,6 +171,20 @@ impl From<hcom_sys::CallError> for Error {
 }
 
 impl Error {
+    /// Whether the library says that not this rank's device failed but a peer's.
+    pub(crate) fn is_of_a_peer(&self) -> bool {
+        use hcom_sys::bindings::{ACL_ERROR_RT_SUSPECT_REMOTE_ERROR, HCCL_E_REMOTE};
+        match self {
+            Error::Call { source, .. } => match source.code {
+                Code::Acl(code) => code == ACL_ERROR_RT_SUSPECT_REMOTE_ERROR,
+
+                Code::Hccl(code) => code == HCCL_E_REMOTE,
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
     /// Names the node during which a call failed, unless one is named already.
     pub(crate) fn at(mut self, printed: impl FnOnce() -> String) -> Error {
         if let Error::Call { node, .. } = &mut self

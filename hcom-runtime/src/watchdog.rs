@@ -27,7 +27,7 @@ use hcom_ir::Group;
 use crate::{
     control::{Control, Position, RankState, Run},
     error::Error,
-    failure::{Failure, FailureKind},
+    failure::Failure,
     raw::{Driver, Event, Memory, Place, Stream},
     recorder::{self, Record, Recorder},
     settings::Settings,
@@ -36,7 +36,6 @@ use crate::{
 mod judge;
 mod line;
 
-use judge::GRACE;
 pub(crate) use line::Row;
 use line::{Issued, Line};
 
@@ -363,55 +362,6 @@ impl Watchdog {
             Some(failure) => Err(self.fail(failure)),
             None => Ok(()),
         }
-    }
-
-    /// The device reported an error. When that is because a peer is gone, says so; else the error
-    /// becomes the failure of the job, because the peers may wait for this rank.
-    pub(crate) fn blame(&self, error: Error) -> Error {
-        let until = Instant::now() + GRACE * 2;
-        loop {
-            if let Some(failure) = self.inspect() {
-                return self.fail(failure);
-            }
-            // The device may yet have to get to the collective that failed.
-            let outstanding = lock(&self.state)
-                .lines
-                .iter()
-                .any(|line| !line.issued.is_empty());
-            if !outstanding || Instant::now() >= until {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        if let Error::Failure(failure) = error {
-            return self.fail(failure);
-        }
-        let rank = self.control.rank();
-        let mut failure = Failure {
-            ranks: vec![rank],
-            got: Some(error.to_string()),
-            ..Failure::new(FailureKind::Library, rank)
-        };
-        let state = lock(&self.state);
-        if let Some((line, issued)) = state
-            .lines
-            .iter()
-            .find_map(|line| Some((line, line.current()?)))
-        {
-            self.describe(&mut failure, line, issued);
-        }
-        drop(state);
-        self.fail(failure)
-    }
-
-    fn describe(&self, failure: &mut Failure, line: &Line, issued: &Issued) {
-        failure.op = Some(issued.row.op.to_owned());
-        failure.group = Some(line.group.name.clone());
-        failure.seq = Some(issued.seq);
-        let position = line.position(issued);
-        failure.replay = position.replay();
-        failure.graph = position.run.map(|run| run.graph);
-        failure.node = Some(issued.row.node.clone());
     }
 
     /// Looks once: updates and publishes where this rank stands, and returns what is wrong.

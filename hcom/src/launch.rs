@@ -2,8 +2,8 @@
 //!
 //! Every rank gets torchrun's variables (`RANK`, `LOCAL_RANK`, `WORLD_SIZE`, `LOCAL_WORLD_SIZE`, `MASTER_ADDR`,
 //! `MASTER_PORT`). What a rank prints appears line by line behind its number. When one rank fails, the others get
-//! the job's timeout and two seconds more to report, then SIGTERM, then SIGKILL. SIGINT, SIGTERM and SIGHUP end all
-//! ranks, and the ranks die with the launcher however it dies.
+//! the job's timeout and two seconds more to report, then SIGTERM (and SIGCONT), then SIGKILL. SIGINT, SIGTERM and
+//! SIGHUP end all ranks, and the ranks die with the launcher however it dies.
 //!
 //! A program that launches ranks calls [`attach`] first in `main`:
 //!

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use common::{Folder, finish, hcom};
 use serde_json::{Value, json};
 
-const MODES: [&str; 3] = ["eager", "launch", "split"];
+const MODES: [&str; 4] = ["eager", "launch", "replay", "split"];
 
 /// Runs with `--json` in one mode and returns the ranks' objects.
 #[track_caller]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use crate::{bindings, tidy, tools};
+use crate::{bindings, sweep, tidy, tools};
 
 mod consumers;
 
@@ -36,7 +36,7 @@ struct Step {
 /// How often `--full` runs all tests: most faults of a program with several ranks are races.
 const ROUNDS: u32 = 5;
 
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 13] = [
     Step {
         name: "tools",
         slow: false,
@@ -81,6 +81,16 @@ const STEPS: [Step; 11] = [
         name: "doctests",
         slow: false,
         run: doctests,
+    },
+    Step {
+        name: "sweep",
+        slow: false,
+        run: sweep::third,
+    },
+    Step {
+        name: "sweep-full",
+        slow: true,
+        run: sweep::whole,
     },
     Step {
         name: "tests-full",

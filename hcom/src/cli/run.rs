@@ -61,6 +61,8 @@ enum Mode {
     Eager,
     /// As one plan, communication beside computation.
     Launch,
+    /// As one plan, captured once and started as one launch at each step.
+    Replay,
     /// As one plan, cut at every collective by a wait of the host.
     Split,
 }

@@ -363,6 +363,8 @@ impl Children {
     fn signal_all(&self, signal: Signal) {
         for rank in &self.ranks {
             rank.signal(signal);
+            // A rank that is stopped takes it when it goes on.
+            rank.signal(Signal::CONT);
         }
     }
 }

@@ -112,6 +112,7 @@ impl<'a> Program<'a> {
         let mode = match mode {
             Mode::Eager => return Ok(Program::Eager(graph)),
             Mode::Launch => PlanMode::Overlapped,
+            Mode::Replay => PlanMode::Replay,
             Mode::Split => PlanMode::Split,
         };
         let options = CompileOptions {
