@@ -44,6 +44,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`runtime`], `eager` | the runtime of a rank; single operations |
+//! | [`fence`] | points that the host can wait for; host addresses of device memory |
 //! | [`launch`], `load`, [`replay`] | compiled graphs and their execution, step by step or as one launch |
 //! | [`plan`], [`memory`] | order, streams, events and memory of a graph; the proof that they are right |
 //! | `aclnn` | what the device executes for each operation |
@@ -82,6 +83,7 @@ pub mod direct;
 mod eager;
 pub mod error;
 pub mod failure;
+pub mod fence;
 pub mod launch;
 mod load;
 pub mod memory;
@@ -104,6 +106,7 @@ pub use crosscheck::Uniformity;
 pub use direct::{Direct, DirectCall, DirectOp};
 pub use error::Error;
 pub use failure::{Failure, FailureKind};
+pub use fence::Fence;
 pub use launch::{CompileOptions, Executable};
 pub use plan::{Mode, Plan};
 pub use raw::Link;

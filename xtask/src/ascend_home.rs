@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::tools;
 
 /// What `cargo build -p hcom-fake-so` makes.
-const LIBRARY: &str = "libhcom_fake_so.so";
+pub(crate) const LIBRARY: &str = "libhcom_fake_so.so";
 
 /// Names of the shared objects of CANN, of old and new layouts.
 const SONAMES: [&str; 24] = [
@@ -58,6 +58,24 @@ pub(crate) fn run(dir: &Path) -> Result<()> {
         "export LD_LIBRARY_PATH={}:$LD_LIBRARY_PATH",
         dir.join("lib64").display()
     );
+    Ok(())
+}
+
+/// Puts headers, `library` and the list of names into `dir`, for a package that lays the folder out on
+/// the user's machine.
+pub(crate) fn pack(dir: &Path, library: &Path) -> Result<()> {
+    if dir.exists() {
+        fs::remove_dir_all(dir)?;
+    }
+    let lib64 = dir.join("lib64");
+    fs::create_dir_all(&lib64).with_context(|| format!("cannot create {}", lib64.display()))?;
+    copy_tree(
+        &tools::root().join("hcom-sys/include"),
+        &dir.join("include"),
+    )?;
+    fs::copy(library, lib64.join(LIBRARY))
+        .with_context(|| format!("cannot copy {}", library.display()))?;
+    fs::write(dir.join("sonames.txt"), SONAMES.join("\n") + "\n")?;
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use crate::{bindings, sweep, tidy, tools};
+use crate::{bindings, sweep, tidy, tools, wheel};
 
 mod consumers;
 
@@ -36,7 +36,7 @@ struct Step {
 /// How often `--full` runs all tests: most faults of a program with several ranks are races.
 const ROUNDS: u32 = 5;
 
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 15] = [
     Step {
         name: "tools",
         slow: false,
@@ -93,6 +93,11 @@ const STEPS: [Step; 13] = [
         run: sweep::whole,
     },
     Step {
+        name: "python",
+        slow: false,
+        run: wheel::test,
+    },
+    Step {
         name: "tests-full",
         slow: true,
         run: tests_full,
@@ -101,6 +106,11 @@ const STEPS: [Step; 13] = [
         name: "packages",
         slow: true,
         run: consumers::run,
+    },
+    Step {
+        name: "python-full",
+        slow: true,
+        run: wheel::test_full,
     },
 ];
 

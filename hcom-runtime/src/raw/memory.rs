@@ -2,7 +2,13 @@
 
 #![expect(unsafe_code, reason = "calls into the device library")]
 
-use std::{any::Any, ffi::c_void, fmt, ptr::null_mut, sync::Arc};
+use std::{
+    any::Any,
+    ffi::c_void,
+    fmt,
+    ptr::{NonNull, null_mut},
+    sync::Arc,
+};
 
 use hcom_ir::{DType, Type};
 use hcom_sys::bindings as c;
@@ -131,6 +137,17 @@ impl Place {
         self.memory
             .address()
             .wrapping_byte_add(self.offset as usize)
+    }
+
+    /// Where the host finds the place; `None` when the library has no such address.
+    pub(crate) fn host_address(&self) -> Option<NonNull<c_void>> {
+        let find = self.memory.driver.library.hcomExtHostPointer().ok()?;
+        let mut host = null_mut();
+        let bytes = usize::try_from(self.bytes).ok()?.max(1);
+        // SAFETY: `host` is a valid place for the answer; the library checks the range.
+        let code = unsafe { find(self.address(), bytes, &mut host) };
+        self.memory.driver.check("hcomExtHostPointer", code).ok()?;
+        NonNull::new(host)
     }
 
     /// Queues a copy of the first `bytes` bytes into `to`; nothing when both are the same memory.
