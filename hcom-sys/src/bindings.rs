@@ -3609,6 +3609,55 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// gatherOut = the rows of x1 of all ranks of group; output = gatherOut \* x2 + bias.
+    pub type aclnnAllGatherMatmulGetWorkspaceSize = unsafe extern "C" fn(
+        x1: *const aclTensor,
+        x2: *const aclTensor,
+        bias: *const aclTensor,
+        group: *const ::core::ffi::c_char,
+        gatherIndex: i64,
+        commTurn: i64,
+        streamMode: i64,
+        output: *const aclTensor,
+        gatherOut: *const aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnAllGatherMatmul = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// aclnnAllGatherMatmul with the parameters of quantised products, which are absent here.
+    pub type aclnnAllGatherMatmulV2GetWorkspaceSize = unsafe extern "C" fn(
+        x1: *const aclTensor,
+        x2: *const aclTensor,
+        bias: *const aclTensor,
+        x1Scale: *const aclTensor,
+        x2Scale: *const aclTensor,
+        quantScale: *const aclTensor,
+        blockSize: i64,
+        group: *const ::core::ffi::c_char,
+        gatherIndex: i64,
+        commTurn: i64,
+        streamMode: i64,
+        groupSize: i64,
+        commMode: *const ::core::ffi::c_char,
+        output: *mut aclTensor,
+        gatherOut: *mut aclTensor,
+        amaxOut: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnAllGatherMatmulV2 = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// Largest element over `dim`.
     pub type aclnnAmaxGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
@@ -4376,6 +4425,94 @@ pub mod prototype {
     ) -> aclnnStatus;
     /// Queues the prepared call.
     pub type aclnnMatmul = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// output = the sum over all ranks of group of x1 \* x2 + bias.
+    pub type aclnnMatmulAllReduceGetWorkspaceSize = unsafe extern "C" fn(
+        x1: *const aclTensor,
+        x2: *const aclTensor,
+        bias: *const aclTensor,
+        group: *const ::core::ffi::c_char,
+        reduceOp: *const ::core::ffi::c_char,
+        commTurn: i64,
+        streamMode: i64,
+        output: *const aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnMatmulAllReduce = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// output = the sum over all ranks of group of x1 \* x2 + bias + x3.
+    pub type aclnnMatmulAllReduceV2GetWorkspaceSize = unsafe extern "C" fn(
+        x1: *const aclTensor,
+        x2: *const aclTensor,
+        bias: *const aclTensor,
+        x3: *const aclTensor,
+        group: *const ::core::ffi::c_char,
+        reduceOp: *const ::core::ffi::c_char,
+        commTurn: i64,
+        streamMode: i64,
+        output: *const aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnMatmulAllReduceV2 = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// output = this rank's rows of the sum over all ranks of group of x1 \* x2 + bias.
+    pub type aclnnMatmulReduceScatterGetWorkspaceSize = unsafe extern "C" fn(
+        x1: *const aclTensor,
+        x2: *const aclTensor,
+        bias: *const aclTensor,
+        group: *const ::core::ffi::c_char,
+        reduceOp: *const ::core::ffi::c_char,
+        commTurn: i64,
+        streamMode: i64,
+        output: *const aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnMatmulReduceScatter = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// aclnnMatmulReduceScatter with the parameters of quantised products, which are absent here.
+    pub type aclnnMatmulReduceScatterV2GetWorkspaceSize = unsafe extern "C" fn(
+        x1: *const aclTensor,
+        x2: *const aclTensor,
+        bias: *const aclTensor,
+        x1Scale: *const aclTensor,
+        x2Scale: *const aclTensor,
+        quantScale: *const aclTensor,
+        blockSize: i64,
+        group: *const ::core::ffi::c_char,
+        reduceOp: *const ::core::ffi::c_char,
+        commTurn: i64,
+        streamMode: i64,
+        groupSize: i64,
+        commMode: *const ::core::ffi::c_char,
+        output: *mut aclTensor,
+        amaxOutOptional: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnMatmulReduceScatterV2 = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
@@ -5914,6 +6051,10 @@ macro_rules! for_each_function {
         aclnnAddRmsNorm: Operators, Unrecorded;
         aclnnAddmmGetWorkspaceSize: Operators, Unrecorded;
         aclnnAddmm: Operators, Unrecorded;
+        aclnnAllGatherMatmulGetWorkspaceSize: Operators, Unrecorded;
+        aclnnAllGatherMatmul: Operators, Unrecorded;
+        aclnnAllGatherMatmulV2GetWorkspaceSize: Operators, Unrecorded;
+        aclnnAllGatherMatmulV2: Operators, Unrecorded;
         aclnnAmaxGetWorkspaceSize: Operators, Unrecorded;
         aclnnAmax: Operators, Unrecorded;
         aclnnApplyRotaryPosEmbGetWorkspaceSize: Operators, Unrecorded;
@@ -6010,6 +6151,14 @@ macro_rules! for_each_function {
         aclnnMaskedSelect: Operators, Unrecorded;
         aclnnMatmulGetWorkspaceSize: Operators, Unrecorded;
         aclnnMatmul: Operators, Unrecorded;
+        aclnnMatmulAllReduceGetWorkspaceSize: Operators, Unrecorded;
+        aclnnMatmulAllReduce: Operators, Unrecorded;
+        aclnnMatmulAllReduceV2GetWorkspaceSize: Operators, Unrecorded;
+        aclnnMatmulAllReduceV2: Operators, Unrecorded;
+        aclnnMatmulReduceScatterGetWorkspaceSize: Operators, Unrecorded;
+        aclnnMatmulReduceScatter: Operators, Unrecorded;
+        aclnnMatmulReduceScatterV2GetWorkspaceSize: Operators, Unrecorded;
+        aclnnMatmulReduceScatterV2: Operators, Unrecorded;
         aclnnMaxGetWorkspaceSize: Operators, Unrecorded;
         aclnnMax: Operators, Unrecorded;
         aclnnMaximumGetWorkspaceSize: Operators, Unrecorded;

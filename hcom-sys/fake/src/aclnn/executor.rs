@@ -2,11 +2,15 @@
 
 use std::ffi::c_void;
 use std::fmt;
+use std::ptr;
 use std::sync::Arc;
+
+use hcom_sys::bindings::{HCCL_REDUCE_SUM, HcclDataType};
 
 use super::dtype::Type;
 use super::layout::{Layout, MAX_RANK};
 use super::object::{Registry, Scalar, TENSORS, Tensor};
+use crate::comm::{self, Call, Kind};
 use crate::error::{self, Failure, Outcome};
 use crate::span::strided::Storage;
 use crate::stream;
@@ -17,6 +21,8 @@ pub(crate) const NULL_ARGUMENT: i32 = 161_001;
 pub(crate) const BAD_ARGUMENT: i32 = 161_002;
 /// `ACLNN_ERR_INNER_NULLPTR`: the second phase got no usable executor.
 pub(crate) const NO_EXECUTOR: i32 = 561_103;
+/// `ACLNN_ERR_INNER`: what an operator is made of failed.
+pub(crate) const INNER: i32 = 561_000;
 /// `ACL_ERROR_RT_AICORE_EXCEPTION`: an operator failed on the device.
 pub(crate) const DEVICE_EXCEPTION: i32 = 507_015;
 
@@ -181,6 +187,8 @@ impl Arg<Vec<usize>> {
 pub(crate) enum Role {
     Input,
     Output,
+    /// Memory between the steps of an operator, which no parameter names.
+    Workspace,
 }
 
 /// A checked tensor of an operator.
@@ -247,6 +255,17 @@ impl Operand {
             role,
             address: tensor.address,
         })
+    }
+
+    /// Memory of the workspace for elements without gaps; a plan has at most one, which comes last.
+    pub(crate) fn workspace(dtype: Type, dims: &[usize]) -> Operand {
+        Operand {
+            name: "workspace".into(),
+            dtype,
+            layout: Layout::contiguous(dims),
+            role: Role::Workspace,
+            address: 0,
+        }
     }
 
     /// Sizes of the dimensions.
@@ -343,11 +362,47 @@ impl Operand {
 /// The work of an operator, given its operands in the order of the plan.
 type Kernel = Arc<dyn Fn(&[Storage]) -> Outcome + Send + Sync>;
 
-/// An operator whose arguments are checked.
+/// A collective between two computations, in place in the workspace.
+#[derive(Clone, Debug)]
+pub(crate) struct Transfer {
+    pub(crate) kind: Kind,
+    /// Handle of the communicator.
+    pub(crate) comm: usize,
+    /// Bytes from the start of the workspace to what this rank sends; what it receives lies at the start.
+    pub(crate) send: usize,
+    /// As in the collective's call.
+    pub(crate) count: u64,
+    pub(crate) dtype: HcclDataType,
+    /// Whether the ranks' data are summed.
+    pub(crate) sums: bool,
+}
+
+impl Transfer {
+    fn submit(&self, workspace: usize, stream: *mut c_void) -> Outcome {
+        let place = |bytes| ptr::without_provenance_mut(workspace + bytes);
+        let call = Call {
+            send: place(self.send),
+            recv: place(0),
+            op: self.sums.then_some(HCCL_REDUCE_SUM),
+            ..Call::new(self.kind, self.count, self.dtype)
+        };
+        comm::submit(ptr::without_provenance(self.comm), stream, &call)
+            .map_err(|failure| Failure::new(INNER, failure.text))
+    }
+}
+
+/// One task on the stream.
+#[derive(Clone)]
+enum Step {
+    Compute(Kernel),
+    Communicate(Transfer),
+}
+
+/// An operator whose arguments are checked: steps that follow each other on the stream.
 #[derive(Clone)]
 pub(crate) struct Plan {
     operands: Vec<Operand>,
-    kernel: Kernel,
+    steps: Vec<Step>,
 }
 
 impl Plan {
@@ -379,11 +434,56 @@ impl Plan {
     ) -> Plan {
         Plan {
             operands,
-            kernel: Arc::new(kernel),
+            steps: vec![Step::Compute(Arc::new(kernel))],
         }
     }
 
-    fn run(&self) -> Outcome {
+    /// A collective behind the steps so far.
+    pub(crate) fn then_transfer(mut self, transfer: Transfer) -> Plan {
+        self.steps.push(Step::Communicate(transfer));
+        self
+    }
+
+    /// Work behind the steps so far.
+    pub(crate) fn then_compute(
+        mut self,
+        kernel: impl Fn(&[Storage]) -> Outcome + Send + Sync + 'static,
+    ) -> Plan {
+        self.steps.push(Step::Compute(Arc::new(kernel)));
+        self
+    }
+
+    /// Bytes of workspace that the plan needs.
+    pub(crate) fn workspace_bytes(&self) -> usize {
+        let last = self.operands.last();
+        last.filter(|operand| operand.role == Role::Workspace)
+            .map_or(0, |operand| operand.layout.len() * operand.dtype.bytes())
+    }
+
+    /// Takes the caller's workspace.
+    fn use_workspace(&mut self, address: usize, bytes: u64) -> Outcome {
+        let needed = self.workspace_bytes();
+        if needed == 0 {
+            return Ok(());
+        }
+        if address == 0 {
+            let text = format!("parameter workspace: expected {needed} bytes, got a null pointer");
+            return Err(Failure::new(NULL_ARGUMENT, text));
+        }
+        if bytes < needed as u64 {
+            return Err(bad(
+                "workspaceSize",
+                format_args!("at least {needed}"),
+                bytes,
+            ));
+        }
+        if let Some(operand) = self.operands.last_mut() {
+            operand.address = address;
+        }
+        Ok(())
+    }
+
+    fn run(&self, kernel: &Kernel) -> Outcome {
         let storages = self.operands.iter().map(|operand| {
             Storage::resolve(operand.address, operand.dtype, &operand.layout).map_err(|_| {
                 let text = format!(
@@ -396,7 +496,7 @@ impl Plan {
                 Failure::new(DEVICE_EXCEPTION, text)
             })
         });
-        (self.kernel)(&storages.collect::<Result<Vec<_>, _>>()?)
+        kernel(&storages.collect::<Result<Vec<_>, _>>()?)
     }
 }
 
@@ -419,6 +519,11 @@ pub(crate) enum Which {
 }
 
 impl Executor {
+    /// Bytes of workspace that the second phase needs.
+    pub(crate) fn workspace_bytes(&self) -> usize {
+        self.plan.workspace_bytes()
+    }
+
     /// A single-use executor of operator `name`.
     pub(crate) fn new(name: &'static str, plan: Plan) -> Executor {
         Executor {
@@ -439,7 +544,7 @@ impl Executor {
         let selected = |operand: &&mut Operand| match which {
             Which::Inputs => operand.role == Role::Input,
             Which::Outputs => operand.role == Role::Output,
-            Which::All => true,
+            Which::All => operand.role != Role::Workspace,
         };
         match self.plan.operands.iter_mut().filter(selected).nth(index) {
             Some(operand) => {
@@ -453,7 +558,13 @@ impl Executor {
 
 /// Second phase: queues the plan of the executor on the stream, and consumes the executor unless it is repeatable.
 /// `name` is the operator that was called.
-pub(crate) fn launch(name: &'static str, handle: usize, stream: *mut c_void) -> Outcome {
+pub(crate) fn launch(
+    name: &'static str,
+    handle: usize,
+    workspace: *mut c_void,
+    workspace_bytes: u64,
+    stream: *mut c_void,
+) -> Outcome {
     let refuse = |text: String| Failure::new(NO_EXECUTOR, text);
     let executor = EXECUTORS.get(handle).ok_or_else(|| {
         refuse("parameter executor: expected one from the first phase, got a null pointer or a used one".into())
@@ -464,16 +575,27 @@ pub(crate) fn launch(name: &'static str, handle: usize, stream: *mut c_void) -> 
             executor.name
         )));
     }
+    let mut plan = executor.plan.clone();
+    plan.use_workspace(workspace.addr(), workspace_bytes)?;
     if !executor.repeatable {
         EXECUTORS.remove(handle);
     }
-    let plan = executor.plan.clone();
-    let code = stream::submit(stream, name, move || {
-        plan.run()
-            .map_err(|failure| error::fail(failure.code, format!("{name}: {}", failure.text)))
-    });
-    match code {
-        0 => Ok(()),
-        code => Err(Failure::new(code, error::last().unwrap_or_default())),
+    let plan = Arc::new(plan);
+    for step in &plan.steps {
+        match step {
+            Step::Compute(kernel) => {
+                let (plan, kernel) = (plan.clone(), kernel.clone());
+                let code = stream::submit(stream, name, move || {
+                    plan.run(&kernel).map_err(|failure| {
+                        error::fail(failure.code, format!("{name}: {}", failure.text))
+                    })
+                });
+                if code != 0 {
+                    return Err(Failure::new(code, error::last().unwrap_or_default()));
+                }
+            }
+            Step::Communicate(transfer) => transfer.submit(workspace.addr(), stream)?,
+        }
     }
+    Ok(())
 }

@@ -23,7 +23,6 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// Row-major, without gaps, from the start of the storage.
-    #[cfg(test)]
     pub(crate) fn contiguous(dims: &[usize]) -> Layout {
         let mut strides = Strides::from_elem(1, dims.len());
         for d in (1..dims.len()).rev() {

@@ -23,7 +23,7 @@ macro_rules! for_each_missing_operator {
             aclnnAddmmWeightNz aclnnAddmmWeightNzGetWorkspaceSize; aclnnAddmv aclnnAddmvGetWorkspaceSize;
             aclnnAddr aclnnAddrGetWorkspaceSize; aclnnAddrV2 aclnnAddrV2GetWorkspaceSize; aclnnAdvanceStep aclnnAdvanceStepGetWorkspaceSize;
             aclnnAdvanceStepV2 aclnnAdvanceStepV2GetWorkspaceSize; aclnnAffineGrid aclnnAffineGridGetWorkspaceSize; aclnnAll aclnnAllGetWorkspaceSize;
-            aclnnAllGatherMatmul aclnnAllGatherMatmulGetWorkspaceSize; aclnnAllGatherMatmulV2 aclnnAllGatherMatmulV2GetWorkspaceSize; aclnnAlltoAllAllGatherBatchMatMul aclnnAlltoAllAllGatherBatchMatMulGetWorkspaceSize;
+            aclnnAlltoAllAllGatherBatchMatMul aclnnAlltoAllAllGatherBatchMatMulGetWorkspaceSize;
             aclnnAlltoAllMatmul aclnnAlltoAllMatmulGetWorkspaceSize; aclnnAlltoAllMatmulV2 aclnnAlltoAllMatmulV2GetWorkspaceSize; aclnnAlltoAllQuantMatmul aclnnAlltoAllQuantMatmulGetWorkspaceSize;
             aclnnAlltoAllQuantMatmulV2 aclnnAlltoAllQuantMatmulV2GetWorkspaceSize; aclnnAlltoAllvGroupedMatMul aclnnAlltoAllvGroupedMatMulGetWorkspaceSize; aclnnAlltoAllvGroupedMatMulV2 aclnnAlltoAllvGroupedMatMulV2GetWorkspaceSize;
             aclnnAlltoAllvQuantGroupedMatMul aclnnAlltoAllvQuantGroupedMatMulGetWorkspaceSize; aclnnAlltoAllvQuantGroupedMatMulV2 aclnnAlltoAllvQuantGroupedMatMulV2GetWorkspaceSize; aclnnAmin aclnnAminGetWorkspaceSize;
@@ -232,10 +232,10 @@ macro_rules! for_each_missing_operator {
             aclnnLogitGrad aclnnLogitGradGetWorkspaceSize; aclnnLstmBackward aclnnLstmBackwardGetWorkspaceSize;
             aclnnMaskedCausalConv1d aclnnMaskedCausalConv1dGetWorkspaceSize; aclnnMaskedCausalConv1dBackward aclnnMaskedCausalConv1dBackwardGetWorkspaceSize; aclnnMaskedScale aclnnMaskedScaleGetWorkspaceSize;
             aclnnMaskedSoftmaxWithRelPosBias aclnnMaskedSoftmaxWithRelPosBiasGetWorkspaceSize; aclnnMatmulAbftVerify aclnnMatmulAbftVerifyGetWorkspaceSize;
-            aclnnMatmulAllReduce aclnnMatmulAllReduceGetWorkspaceSize; aclnnMatmulAllReduceAddRmsNorm aclnnMatmulAllReduceAddRmsNormGetWorkspaceSize; aclnnMatmulAllReduceV2 aclnnMatmulAllReduceV2GetWorkspaceSize;
+            aclnnMatmulAllReduceAddRmsNorm aclnnMatmulAllReduceAddRmsNormGetWorkspaceSize;
             aclnnMatmulAllReduceV3 aclnnMatmulAllReduceV3GetWorkspaceSize; aclnnMatmulAlltoAll aclnnMatmulAlltoAllGetWorkspaceSize; aclnnMatmulAlltoAllV2 aclnnMatmulAlltoAllV2GetWorkspaceSize;
             aclnnMatmulCompress aclnnMatmulCompressGetWorkspaceSize; aclnnMatmulCompressDequant aclnnMatmulCompressDequantGetWorkspaceSize; aclnnMatmulEmuSplitWeight aclnnMatmulEmuSplitWeightGetWorkspaceSize;
-            aclnnMatmulReduceScatter aclnnMatmulReduceScatterGetWorkspaceSize; aclnnMatmulReduceScatterV2 aclnnMatmulReduceScatterV2GetWorkspaceSize; aclnnMatmulWeightNz aclnnMatmulWeightNzGetWorkspaceSize;
+            aclnnMatmulWeightNz aclnnMatmulWeightNzGetWorkspaceSize;
             aclnnMaxDim aclnnMaxDimGetWorkspaceSize; aclnnMaxN aclnnMaxNGetWorkspaceSize;
             aclnnMaxPool aclnnMaxPoolGetWorkspaceSize; aclnnMaxPool2dWithIndices aclnnMaxPool2dWithIndicesGetWorkspaceSize; aclnnMaxPool2dWithIndicesBackward aclnnMaxPool2dWithIndicesBackwardGetWorkspaceSize;
             aclnnMaxPool2dWithMask aclnnMaxPool2dWithMaskGetWorkspaceSize; aclnnMaxPool2dWithMaskBackward aclnnMaxPool2dWithMaskBackwardGetWorkspaceSize; aclnnMaxPool3D aclnnMaxPool3DGetWorkspaceSize;

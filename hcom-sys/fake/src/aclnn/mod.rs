@@ -6,7 +6,7 @@
 //! | `object`, `executor` | what the caller hands in; checked operands, plans, launch |
 //! | `compute`, `math` | reading and writing blocks in a compute type; functions on slices |
 //! | `missing` | the names of those that are not here |
-//! | `elementwise`, `reduce`, `norm`, `matmul`, `attention`, `rotary`, `index`, `sort`, `shape`, `create` | the operators by family |
+//! | `elementwise`, `reduce`, `norm`, `matmul`, `mc2`, `attention`, `rotary`, `index`, `sort`, `shape`, `create` | the operators by family |
 //!
 //! A kernel is safe code: it reads blocks of elements in the order of their indices, computes, and writes blocks. It
 //! never sees strides, storage types or addresses, so one kernel per family serves all of them. Results follow
@@ -23,6 +23,7 @@ pub(crate) mod index;
 pub(crate) mod layout;
 pub(crate) mod math;
 pub(crate) mod matmul;
+pub(crate) mod mc2;
 mod missing;
 pub(crate) mod norm;
 pub(crate) mod object;

@@ -496,6 +496,17 @@ pub(crate) fn find(comm: *const c_void) -> Outcome<Arc<Communicator>> {
     }
 }
 
+/// The communicator of this name; where several ranks live in this process, that of the thread's device.
+pub(crate) fn by_name(name: &str) -> Option<Arc<Communicator>> {
+    let mut all = COMMUNICATORS.all();
+    all.retain(|communicator| communicator.name == name);
+    let device = crate::device::current().map_or(u32::MAX, |context| context.device.id);
+    let own = all
+        .iter()
+        .position(|communicator| communicator.device.id == device);
+    own.map(|at| all.swap_remove(at)).or_else(|| all.pop())
+}
+
 /// Destroys the communicator, from any thread: whatever waits in it ends at once.
 ///
 /// # Errors

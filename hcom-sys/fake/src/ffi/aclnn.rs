@@ -12,13 +12,14 @@ use hcom_sys::bindings::{
 use super::guard;
 use crate::aclnn::attention::ScoreOptions;
 use crate::aclnn::create::End;
-use crate::aclnn::executor::{Arg, EXECUTORS, Executor, NULL_ARGUMENT, Plan, launch};
+use crate::aclnn::executor::{Arg, EXECUTORS, Executor, INNER, NULL_ARGUMENT, Plan, launch};
 use crate::aclnn::math::{Binary, Relation, Unary};
+use crate::aclnn::mc2::{Options, Quantisation};
 use crate::aclnn::norm::Softmax;
 use crate::aclnn::object::{INT_ARRAYS, SCALARS, TENSOR_LISTS, TENSORS};
 use crate::aclnn::shape::Triangle;
 use crate::aclnn::{
-    attention, create, elementwise, index, matmul, norm, object, reduce, rotary, shape, sort,
+    attention, create, elementwise, index, matmul, mc2, norm, object, reduce, rotary, shape, sort,
 };
 use crate::error::{Failure, Outcome};
 
@@ -243,6 +244,20 @@ macro_rules! for_each_operator {
                 = attention::incremental(query, key, value, pseShift, attenMask, actualSeqLengths, numHeads, scaleValue, inputLayout, numKeyValueHeads, attentionOut);
             aclnnFlashAttentionScore aclnnFlashAttentionScoreGetWorkspaceSize(query: *const aclTensor, key: *const aclTensor, value: *const aclTensor, realShiftOptional: *const aclTensor, dropMaskOptional: *const aclTensor, paddingMaskOptional: *const aclTensor, attenMaskOptional: *const aclTensor, prefixOptional: *const aclIntArray, scaleValue: f64, keepProb: f64, preTokens: i64, nextTokens: i64, headNum: i64, inputLayout: *mut c_char, innerPrecise: i64, sparseMode: i64, softmaxMaxOut: *const aclTensor, softmaxSumOut: *const aclTensor, softmaxOutOut: *const aclTensor, attentionOutOut: *const aclTensor)
                 = attention::score(query, key, value, realShiftOptional, [dropMaskOptional, paddingMaskOptional], attenMaskOptional, prefixOptional, ScoreOptions { scale: scaleValue, keep: keepProb, before: preTokens, after: nextTokens, heads: headNum, layout: inputLayout, sparse_mode: sparseMode, precision: innerPrecise }, [softmaxMaxOut, softmaxSumOut, softmaxOutOut], attentionOutOut);
+
+            aclnnMatmulAllReduce aclnnMatmulAllReduceGetWorkspaceSize(x1: *const aclTensor, x2: *const aclTensor, bias: *const aclTensor, group: *const c_char, reduceOp: *const c_char, commTurn: i64, streamMode: i64, output: *const aclTensor)
+                = mc2::all_reduce(x1, x2, bias, None, Options { group, reduce: Some(reduceOp), gather: 0, turn: commTurn, stream_mode: streamMode }, output);
+            aclnnMatmulAllReduceV2 aclnnMatmulAllReduceV2GetWorkspaceSize(x1: *const aclTensor, x2: *const aclTensor, bias: *const aclTensor, x3: *const aclTensor, group: *const c_char, reduceOp: *const c_char, commTurn: i64, streamMode: i64, output: *const aclTensor)
+                = mc2::all_reduce(x1, x2, bias, Some(x3), Options { group, reduce: Some(reduceOp), gather: 0, turn: commTurn, stream_mode: streamMode }, output);
+            aclnnAllGatherMatmul aclnnAllGatherMatmulGetWorkspaceSize(x1: *const aclTensor, x2: *const aclTensor, bias: *const aclTensor, group: *const c_char, gatherIndex: i64, commTurn: i64, streamMode: i64, output: *const aclTensor, gatherOut: *const aclTensor)
+                = mc2::all_gather(x1, x2, bias, Quantisation::default(), Options { group, reduce: None, gather: gatherIndex, turn: commTurn, stream_mode: streamMode }, output, gatherOut);
+            aclnnMatmulReduceScatter aclnnMatmulReduceScatterGetWorkspaceSize(x1: *const aclTensor, x2: *const aclTensor, bias: *const aclTensor, group: *const c_char, reduceOp: *const c_char, commTurn: i64, streamMode: i64, output: *const aclTensor)
+                = mc2::reduce_scatter(x1, x2, bias, Quantisation::default(), Options { group, reduce: Some(reduceOp), gather: 0, turn: commTurn, stream_mode: streamMode }, output);
+
+            aclnnAllGatherMatmulV2 aclnnAllGatherMatmulV2GetWorkspaceSize(x1: *const aclTensor, x2: *const aclTensor, bias: *const aclTensor, x1Scale: *const aclTensor, x2Scale: *const aclTensor, quantScale: *const aclTensor, blockSize: i64, group: *const c_char, gatherIndex: i64, commTurn: i64, streamMode: i64, groupSize: i64, commMode: *const c_char, output: *mut aclTensor, gatherOut: *mut aclTensor, amaxOut: *mut aclTensor)
+                = mc2::all_gather(x1, x2, bias, Quantisation::new([x1Scale, x2Scale, quantScale, amaxOut], [blockSize, groupSize], commMode), Options { group, reduce: None, gather: gatherIndex, turn: commTurn, stream_mode: streamMode }, output, gatherOut);
+            aclnnMatmulReduceScatterV2 aclnnMatmulReduceScatterV2GetWorkspaceSize(x1: *const aclTensor, x2: *const aclTensor, bias: *const aclTensor, x1Scale: *const aclTensor, x2Scale: *const aclTensor, quantScale: *const aclTensor, blockSize: i64, group: *const c_char, reduceOp: *const c_char, commTurn: i64, streamMode: i64, groupSize: i64, commMode: *const c_char, output: *mut aclTensor, amaxOutOptional: *mut aclTensor)
+                = mc2::reduce_scatter(x1, x2, bias, Quantisation::new([x1Scale, x2Scale, quantScale, amaxOutOptional], [blockSize, groupSize], commMode), Options { group, reduce: Some(reduceOp), gather: 0, turn: commTurn, stream_mode: streamMode }, output);
         }
     };
 }
@@ -307,14 +322,11 @@ impl Argument for aclDataType {
     }
 }
 
-/// `ACLNN_ERR_INNER`: a mistake of this implementation.
-const INNER: i32 = 561_000;
-
 fn prepare(
     name: &'static str,
     outputs: [bool; 2],
     plan: impl FnOnce() -> Outcome<Plan>,
-) -> Outcome<usize> {
+) -> Outcome<[usize; 2]> {
     for (present, parameter) in outputs.into_iter().zip(["workspaceSize", "executor"]) {
         if !present {
             let text =
@@ -322,7 +334,9 @@ fn prepare(
             return Err(Failure::new(NULL_ARGUMENT, text));
         }
     }
-    Ok(EXECUTORS.insert(Executor::new(name, plan()?)))
+    let executor = Executor::new(name, plan()?);
+    let bytes = executor.workspace_bytes();
+    Ok([EXECUTORS.insert(executor), bytes])
 }
 
 macro_rules! define {
@@ -338,31 +352,31 @@ macro_rules! define {
         ) -> aclnnStatus {
             guard(stringify!($first), INNER, || {
                 let present = [!workspaceSize.is_null(), !executor.is_null()];
-                let handle = prepare(stringify!($name), present, || {
+                let [handle, bytes] = prepare(stringify!($name), present, || {
                     $(let $parameter = $parameter.take(stringify!($parameter))?;)*
                     $plan
                 })?;
                 // SAFETY: neither is null, as `prepare` checked; the caller lets them be written.
                 unsafe {
-                    workspaceSize.write(0);
+                    workspaceSize.write(bytes as u64);
                     executor.write(std::ptr::without_provenance_mut(handle));
                 }
                 Ok(())
             })
         }
 
-        #[doc = concat!("Second phase: queues what `", stringify!($first), "` prepared; needs no workspace.")]
+        #[doc = concat!("Second phase: queues what `", stringify!($first), "` prepared, with the workspace it asked for.")]
         ///
         /// # Safety
         /// None beyond that of the runtime: the memory of the tensors stays allocated until the stream has run this.
         pub unsafe extern "C" fn $name(
-            _workspace: *mut c_void,
-            _workspaceSize: u64,
+            workspace: *mut c_void,
+            workspaceSize: u64,
             executor: *mut aclOpExecutor,
             stream: aclrtStream,
         ) -> aclnnStatus {
             guard(stringify!($name), INNER, || {
-                launch(stringify!($name), executor.addr(), stream)
+                launch(stringify!($name), executor.addr(), workspace, workspaceSize, stream)
             })
         }
     )*};

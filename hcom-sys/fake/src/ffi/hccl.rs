@@ -19,9 +19,8 @@ use hcom_sys::bindings::{
 };
 
 use super::{hccl, put};
-use crate::comm::{self, COMMUNICATORS, Communicator};
+use crate::comm::{self, Communicator};
 use crate::config;
-use crate::device;
 use crate::error::{Outcome, refuse};
 use crate::handle::to_pointer;
 use crate::soc::Family;
@@ -103,20 +102,6 @@ pub unsafe extern "C" fn HcclGroupStatusGet(active: *mut bool) -> HcclResult {
     })
 }
 
-fn current_id() -> u32 {
-    device::current().map_or(u32::MAX, |context| context.device.id)
-}
-
-fn by_name(name: &str) -> Option<Arc<Communicator>> {
-    let mut all = COMMUNICATORS.all();
-    all.retain(|communicator| communicator.name == name);
-    let device = current_id();
-    let own = all
-        .iter()
-        .position(|communicator| communicator.device.id == device);
-    own.map(|at| all.swap_remove(at)).or_else(|| all.pop())
-}
-
 /// `HcclCommDestroy`: null is allowed; whatever still waits in the communicator fails at once.
 pub unsafe extern "C" fn HcclCommDestroy(comm: HcclComm) -> HcclResult {
     hccl("HcclCommDestroy", || {
@@ -169,7 +154,9 @@ unsafe fn named(name: *const c_char) -> Outcome<Option<Arc<Communicator>>> {
         return refuse(PTR, "the name is null");
     }
     // SAFETY: not null, so the caller passes a C string.
-    Ok(by_name(&unsafe { CStr::from_ptr(name) }.to_string_lossy()))
+    Ok(comm::by_name(
+        &unsafe { CStr::from_ptr(name) }.to_string_lossy(),
+    ))
 }
 
 /// `HcclCommGetHandleWithName`
