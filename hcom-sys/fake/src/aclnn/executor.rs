@@ -370,7 +370,6 @@ pub(crate) struct Transfer {
     pub(crate) comm: usize,
     /// Bytes from the start of the workspace to what this rank sends; what it receives lies at the start.
     pub(crate) send: usize,
-    /// As in the collective's call.
     pub(crate) count: u64,
     pub(crate) dtype: HcclDataType,
     /// Whether the ranks' data are summed.
