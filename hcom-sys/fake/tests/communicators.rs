@@ -10,34 +10,11 @@ use std::thread;
 use std::time::Duration;
 
 use hcom_sys::bindings::{self as sys, HcclCommConfig, HcclRootInfo};
-use support::api::{Buffer, Comm, Stream, acl, hccl, last_error, set_device};
+use support::api::{Buffer, Comm, Stream, acl, hccl, last_error, prepared, set_device, split};
 use support::{KINDS, Kind, Rank, equip, processes, ranks};
 
 const I32: sys::HcclDataType = sys::HCCL_DATA_TYPE_INT32;
 const SUM: sys::HcclReduceOp = sys::HCCL_REDUCE_SUM;
-
-/// A configuration as `HcclCommConfigInit` of headers of that size and version leaves it.
-fn prepared(size: usize, version: u32) -> HcclCommConfig {
-    let mut config = HcclCommConfig {
-        hcclBufferSize: sys::HCCL_COMM_DEFAULT,
-        hcclDeterministic: sys::HCCL_COMM_DEFAULT,
-        hcclRdmaTrafficClass: sys::HCCL_COMM_DEFAULT,
-        hcclRdmaServiceLevel: sys::HCCL_COMM_DEFAULT,
-        hcclExecTimeOut: -1,
-        hcclQos: sys::HCCL_COMM_DEFAULT,
-        hcclSymWinMaxMemSizePerRank: 16,
-        hcclChannelSqDepth: sys::HCCL_COMM_DEFAULT,
-        ..HcclCommConfig::default()
-    };
-    let head = [size.to_le_bytes(), {
-        let [a, b] = [sys::HCCL_COMM_CONFIG_MAGIC_WORD, version].map(u32::to_le_bytes);
-        std::array::from_fn(|index| if index < 4 { a[index] } else { b[index - 4] })
-    }];
-    for (to, from) in config.reserved.iter_mut().zip(head.concat()) {
-        *to = from as _;
-    }
-    config
-}
 
 fn named(mut config: HcclCommConfig, name: &str) -> HcclCommConfig {
     for (to, from) in config.hcclCommName.iter_mut().zip(name.bytes()) {
@@ -359,22 +336,6 @@ fn a_wrong_table_is_refused_before_anybody_connects() {
             );
         },
     );
-}
-
-fn split(parent: &Comm, members: &[u32], id: u64, rank: u32) -> Result<Comm, (u32, String)> {
-    let (mut parent, mut members) = (parent.0, members.to_vec());
-    let (mut config, mut sub) = (prepared(2248, 11), ptr::null_mut());
-    let count = members.len() as u32;
-    hccl(c!(HcclCreateSubCommConfig(
-        &mut parent,
-        count,
-        members.as_mut_ptr(),
-        id,
-        rank,
-        &mut config,
-        &mut sub
-    )))?;
-    Ok(Comm(sub))
 }
 
 #[test]

@@ -186,6 +186,22 @@ fn blocks_that_do_not_match_are_refused_on_all_ranks() {
                     )))
                     .unwrap();
                 });
+                let what = "for 1: starts at 5 on rank 0, at 6 on rank 2";
+                refused(what, &|comm, stream, send, recv| {
+                    let displs = if me == 2 { [0, 6, 10] } else { at };
+                    hccl(c!(HcclReduceScatterV(
+                        send,
+                        pointer(&[1, 1, 1]),
+                        pointer(&displs),
+                        recv,
+                        1,
+                        I32,
+                        SUM,
+                        comm.0,
+                        stream.0
+                    )))
+                    .unwrap();
+                });
                 let both = "rank 0: reduce of 4 i32, sum, root 0 (its collective 1, its operation 1); \
                             rank 1: reduce of 4 i32, sum, root 1 (its collective 1, its operation 1)";
                 refused(both, &|comm, stream, send, recv| {

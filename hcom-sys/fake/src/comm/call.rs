@@ -165,7 +165,9 @@ pub(crate) fn submit(comm: *const c_void, stream: *const c_void, call: &Call) ->
     comm.takes_work(name, |_| true)?;
     let mut work = collective(comm.clone(), call)?;
     let stream = stream_of(&comm, stream, name)?;
-    work.capture = comm.capture_number(&stream);
+    if let Some(capture) = comm.capture_of(&stream) {
+        work.record(capture);
+    }
     group::run(group::Call::Collective(stream, Arc::new(work)))
 }
 
@@ -357,7 +359,7 @@ fn collective(comm: Arc<Communicator>, call: &Call) -> Outcome<Collective> {
         send_layout,
         recv_layout,
         comm,
-        capture: 0,
+        capture: None,
     })
 }
 

@@ -1,6 +1,8 @@
 //! A collective as work of a stream: how it meets, compares, and lets the data move.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use hcom_sys::bindings::{self as sys, HcclDataType, HcclReduceOp};
 
@@ -30,11 +32,32 @@ pub(super) struct Collective {
     pub(super) recv: Buffer,
     pub(super) send_layout: Layout,
     pub(super) recv_layout: Layout,
-    /// The capture that recorded it, by its number on the communicator; 0 for a call.
-    pub(super) capture: u32,
+    /// The capture that recorded it.
+    pub(super) capture: Option<Arc<Captured>>,
+}
+
+/// What one capture recorded of one communicator.
+#[derive(Debug)]
+pub(super) struct Captured {
+    /// The how-manieth of this communicator on this rank.
+    pub(super) number: u32,
+    /// A number made of all its collectives in their order, not 0: ranks may only replay equal ones together.
+    pub(super) shape: AtomicU32,
 }
 
 impl Collective {
+    /// Notes that a capture recorded this collective.
+    pub(super) fn record(&mut self, capture: Arc<Captured>) {
+        let uneven = self.kind.rules().is_uneven();
+        let mut hasher = DefaultHasher::new();
+        capture.shape.load(Ordering::Relaxed).hash(&mut hasher);
+        (self.kind as u8, self.dtype.0, self.op.0, self.root).hash(&mut hasher);
+        (if uneven { 0 } else { self.count }).hash(&mut hasher);
+        let shape = hasher.finish() as u32 | 1;
+        capture.shape.store(shape, Ordering::Relaxed);
+        self.capture = Some(capture);
+    }
+
     /// Bytes of one element.
     pub(super) fn element(&self) -> usize {
         soc::element_bytes(self.dtype).expect("checked at the call")
@@ -57,7 +80,11 @@ impl Collective {
         Descriptor {
             number,
             operation,
-            capture: self.capture,
+            shape: self
+                .capture
+                .as_ref()
+                .map_or(0, |capture| capture.shape.load(Ordering::Relaxed)),
+            capture: self.capture.as_ref().map_or(0, |capture| capture.number),
             kind: self.kind as u8,
             dtype: self.dtype.0 as u8,
             op: self.op.0 as u8,
@@ -67,7 +94,9 @@ impl Collective {
             send: (send.address() - base) as u64,
             recv: (recv.address() - base) as u64,
             ready: clock::now(),
-            link: link.map_or([0; 2], |link| [link.alpha_ns, link.bytes_per_ns.to_bits()]),
+            link: link.map_or((0, 0), |link| {
+                (link.alpha_ns as u32, link.bytes_per_ns.to_bits())
+            }),
         }
     }
 
@@ -125,7 +154,7 @@ impl Collective {
             small,
         };
         let kept = data.deliver(self);
-        if small && mine.link == [0; 2] {
+        if small && mine.link == (0, 0) {
             return Ok(());
         }
         self.model_transfer(stream, collective, &all)?;
@@ -157,6 +186,7 @@ impl Collective {
     fn compare(&self, all: &[Descriptor]) -> Outcome {
         let common = |what: &Descriptor| Descriptor {
             operation: 0,
+            capture: 0,
             send: 0,
             recv: 0,
             ready: 0,
@@ -168,12 +198,15 @@ impl Collective {
         else {
             return Ok(());
         };
-        let captured = all[0].capture != 0 || all[other].capture != 0;
+        let captured = all[0].shape != 0 || all[other].shape != 0;
         let spell = |what: &Descriptor| {
             let from = match what.capture {
                 _ if !captured => String::new(),
                 0 => ", called and not captured".to_owned(),
-                capture => format!(", replayed from capture {capture} of the communicator"),
+                capture => format!(
+                    ", replayed from the rank's capture {capture} (contents {:08x})",
+                    what.shape
+                ),
             };
             format!(
                 "{}{from} (its collective {}, its operation {})",
@@ -182,7 +215,7 @@ impl Collective {
                 what.operation
             )
         };
-        let differ = match all[0].capture == all[other].capture {
+        let differ = match all[0].shape == all[other].shape {
             true => "called different collectives",
             false => "replayed different captures",
         };
@@ -197,37 +230,44 @@ impl Collective {
         )
     }
 
-    /// What a rank sends to another one, that one must expect.
+    /// What a rank sends to another one, that one must expect; blocks that are combined must start at the same place.
     fn compare_blocks(&self, collective: u64, number: u32) -> Outcome {
         let control = &self.comm.control;
         let ranks = self.comm.size as usize;
+        let reduces = self.kind.rules().reduces;
         for from in 0..ranks {
             for to in 0..ranks {
-                let sends = control.published(from, collective, to).sends;
+                let Published { sends, start, .. } = control.published(from, collective, to);
                 let expects = control.published(to, collective, from).expects;
-                if sends != expects {
-                    return refuse(
-                        code::TASK_FAILED,
-                        format!(
-                            "ranks of communicator {} disagree about a block of {} (collective {number}), in elements: \
-                             {from} to {to}: sends {sends}, expects {expects}",
-                            self.comm.name,
-                            self.kind.name()
-                        ),
-                    );
-                }
+                let first = control.published(0, collective, to).start;
+                let differ = if sends != expects {
+                    format!("{from} to {to}: sends {sends}, expects {expects}")
+                } else if reduces && sends > 0 && start != first {
+                    format!("for {to}: starts at {first} on rank 0, at {start} on rank {from}")
+                } else {
+                    continue;
+                };
+                return refuse(
+                    code::TASK_FAILED,
+                    format!(
+                        "ranks of communicator {} disagree about a block of {} (collective {number}), in elements: \
+                         {differ}",
+                        self.comm.name,
+                        self.kind.name()
+                    ),
+                );
             }
         }
         Ok(())
     }
 
     fn model_transfer(&self, stream: &Stream, collective: u64, all: &[Descriptor]) -> Outcome {
-        let [alpha_ns, beta] = all[0].link;
-        if all[0].link == [0; 2] {
+        let (alpha_ns, beta) = all[0].link;
+        if all[0].link == (0, 0) {
             return Ok(());
         }
         let model = config::LinkModel {
-            alpha_ns,
+            alpha_ns: alpha_ns.into(),
             bytes_per_ns: f64::from_bits(beta),
         };
         let ready = all.iter().map(|one| one.ready).max().unwrap_or(0);
@@ -298,12 +338,9 @@ fn spell(what: &Descriptor) -> String {
     if rules.has_root() {
         text += &format!(", root {}", what.root);
     }
-    if what.link != [0; 2] {
-        let beta = f64::from_bits(what.link[1]);
-        text += &format!(
-            ", modelled link {} us {beta} GB/s",
-            what.link[0] as f64 / 1e3
-        );
+    if what.link != (0, 0) {
+        let (alpha, beta) = (f64::from(what.link.0) / 1e3, f64::from_bits(what.link.1));
+        text += &format!(", modelled link {alpha} us {beta} GB/s");
     }
     text
 }

@@ -45,7 +45,9 @@ pub(crate) struct Descriptor {
     pub number: u32,
     /// The how-manieth operation of this rank, for people: ranks may have different numbers of transfers behind them.
     pub operation: u32,
-    /// The capture that the collective is replayed from, by its number on this communicator from 1; 0 for a call.
+    /// What the capture that it is replayed from holds of the communicator's collectives; 0 for a call.
+    pub shape: u32,
+    /// The number of that capture on this rank, for people: ranks may have thrown away different ones.
     pub capture: u32,
     /// `Kind` as a number.
     pub kind: u8,
@@ -63,8 +65,9 @@ pub(crate) struct Descriptor {
     pub recv: u64,
     /// When this rank was ready, in nanoseconds of the monotonic clock.
     pub ready: u64,
-    /// Parameters of the modelled link as bits, 0 when it is off.
-    pub link: [u64; 2],
+    /// Parameters of the modelled link, 0 when it is off: nanoseconds (at most a second), and bytes per nanosecond as
+    /// bits.
+    pub link: (u32, u64),
 }
 
 /// What a rank says about one block of each of its two buffers in an uneven collective, in elements.
@@ -276,9 +279,9 @@ impl Control {
             what.send,
             what.recv,
             what.ready,
-            what.link[0],
-            what.link[1],
-            u64::from(what.operation) | u64::from(what.capture) << 32,
+            u64::from(what.link.0) | u64::from(what.capture) << 32,
+            what.link.1,
+            u64::from(what.operation) | u64::from(what.shape) << 32,
         ];
         let at = self.descriptor(rank, collective);
         for (index, word) in words.into_iter().enumerate() {
@@ -303,9 +306,10 @@ impl Control {
             send: word(2),
             recv: word(3),
             ready: word(4),
-            link: [word(5), word(6)],
+            link: (word(5) as u32, word(6)),
+            capture: (word(5) >> 32) as u32,
             operation: word(7) as u32,
-            capture: (word(7) >> 32) as u32,
+            shape: (word(7) >> 32) as u32,
         }
     }
 }
@@ -374,6 +378,7 @@ mod tests {
         let what = Descriptor {
             number: u32::MAX,
             operation: 1 << 31,
+            shape: u32::MAX - 1,
             capture: 77,
             kind: 2,
             dtype: 11,
@@ -383,7 +388,7 @@ mod tests {
             send: 1,
             recv: 2,
             ready: 3,
-            link: [4, 5],
+            link: (4, 5),
         };
         control.describe(2, 7, what);
         assert_eq!(control.described(2, 7), what);

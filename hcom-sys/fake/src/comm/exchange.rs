@@ -130,8 +130,15 @@ impl Exchange {
         let mut states = vec![State::Queued; self.items.len()];
         loop {
             let mut moved = false;
-            for (item, state) in self.items.iter().zip(&mut states) {
-                moved |= self.advance(item, state, stream)?;
+            for (index, item) in self.items.iter().enumerate() {
+                // A pair's transfers keep their order, though the one under way may end at any moment.
+                let earlier = self.items[..index].iter().zip(&states);
+                let waits = |(other, state): (&Item, &State)| {
+                    *state == State::Queued && (other.sends, other.peer) == (item.sends, item.peer)
+                };
+                if !earlier.into_iter().any(waits) {
+                    moved |= self.advance(item, &mut states[index], stream)?;
+                }
             }
             if states.iter().all(|state| *state == State::Done) {
                 return Ok(());

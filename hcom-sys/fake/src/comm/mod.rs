@@ -30,7 +30,7 @@ mod watch;
 mod wire;
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -44,6 +44,7 @@ use crate::handle::{self, Table};
 use crate::memory::lock;
 use crate::span::Span;
 use crate::stream::Stream;
+use collective::Captured;
 use control::{Control, Entered};
 use rendezvous::{Joined, Peer};
 use setup::Plan;
@@ -100,9 +101,8 @@ struct Order {
     phase: u64,
     /// How many collectives a planned fault dropped.
     dropped: u64,
-    /// The graph that recorded the last captured collective, and how many there were before it and with it.
-    capture: usize,
-    captures: u32,
+    /// The graph that recorded the last captured collective, with what it recorded.
+    capture: Option<(usize, Arc<Captured>)>,
 }
 
 impl Order {
@@ -423,18 +423,20 @@ impl Communicator {
             .unwrap_or_else(|| panic!("rank {rank} described a buffer outside its memory"))
     }
 
-    /// The number of the capture that `stream` takes part in, among those that recorded collectives of this
-    /// communicator; 0 without one. Ranks that do the same have the same numbers.
-    fn capture_number(&self, stream: &Stream) -> u32 {
-        let Some(capture) = stream.capture() else {
-            return 0;
-        };
+    /// What the capture that `stream` takes part in records of this communicator.
+    fn capture_of(&self, stream: &Stream) -> Option<Arc<Captured>> {
+        let model = stream.capture()?.model;
         let mut order = lock(&self.order);
-        if order.capture != capture.model {
-            order.capture = capture.model;
-            order.captures += 1;
-        }
-        order.captures
+        let number = match &order.capture {
+            Some((last, captured)) if *last == model => return Some(captured.clone()),
+            last => last.as_ref().map_or(0, |(_, captured)| captured.number) + 1,
+        };
+        let captured = Arc::new(Captured {
+            number,
+            shape: AtomicU32::new(0),
+        });
+        order.capture = Some((model, captured.clone()));
+        Some(captured)
     }
 
     /// Takes the number of a new call.

@@ -6,7 +6,9 @@ use std::ptr;
 use std::sync::LazyLock;
 
 use hcom_sys::Library;
-use hcom_sys::bindings::{self as sys, HcclDataType, HcclReduceOp, HcclResult, HcclRootInfo};
+use hcom_sys::bindings::{
+    self as sys, HcclCommConfig, HcclDataType, HcclReduceOp, HcclResult, HcclRootInfo,
+};
 
 pub(crate) static LIBRARY: LazyLock<Library> =
     LazyLock::new(|| Library::from_table(hcom_fake::table()));
@@ -74,6 +76,51 @@ pub(crate) fn init(size: u32, ticket: &[u8], rank: u32) -> Result<Comm, (u32, St
     let mut comm = ptr::null_mut();
     hccl(c!(HcclCommInitRootInfo(size, &info, rank, &mut comm)))?;
     Ok(Comm(comm))
+}
+
+/// A configuration as `HcclCommConfigInit` of headers of that size and version leaves it.
+pub(crate) fn prepared(size: usize, version: u32) -> HcclCommConfig {
+    let mut config = HcclCommConfig {
+        hcclBufferSize: sys::HCCL_COMM_DEFAULT,
+        hcclDeterministic: sys::HCCL_COMM_DEFAULT,
+        hcclRdmaTrafficClass: sys::HCCL_COMM_DEFAULT,
+        hcclRdmaServiceLevel: sys::HCCL_COMM_DEFAULT,
+        hcclExecTimeOut: -1,
+        hcclQos: sys::HCCL_COMM_DEFAULT,
+        hcclSymWinMaxMemSizePerRank: 16,
+        hcclChannelSqDepth: sys::HCCL_COMM_DEFAULT,
+        ..HcclCommConfig::default()
+    };
+    let head = [size.to_le_bytes(), {
+        let [a, b] = [sys::HCCL_COMM_CONFIG_MAGIC_WORD, version].map(u32::to_le_bytes);
+        std::array::from_fn(|index| if index < 4 { a[index] } else { b[index - 4] })
+    }];
+    for (to, from) in config.reserved.iter_mut().zip(head.concat()) {
+        *to = from as _;
+    }
+    config
+}
+
+/// Joins the part of `parent` with these members as its rank `rank`.
+pub(crate) fn split(
+    parent: &Comm,
+    members: &[u32],
+    id: u64,
+    rank: u32,
+) -> Result<Comm, (u32, String)> {
+    let (mut parent, mut members) = (parent.0, members.to_vec());
+    let (mut config, mut sub) = (prepared(2248, 11), ptr::null_mut());
+    let count = members.len() as u32;
+    hccl(c!(HcclCreateSubCommConfig(
+        &mut parent,
+        count,
+        members.as_mut_ptr(),
+        id,
+        rank,
+        &mut config,
+        &mut sub
+    )))?;
+    Ok(Comm(sub))
 }
 
 /// A communicator; destroyed when dropped.

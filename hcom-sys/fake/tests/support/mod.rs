@@ -53,6 +53,15 @@ impl Rank {
         api::init(self.size, &ticket, self.rank)
     }
 
+    /// This process as a rank of [`Processes`].
+    pub(crate) fn of_process(size: u32) -> Self {
+        Self {
+            rank: env::var(RANK).unwrap().parse().unwrap(),
+            size,
+            tickets: Tickets::Piped,
+        }
+    }
+
     /// A new ticket from rank 0.
     pub(crate) fn ticket(&self) -> Vec<u8> {
         match &self.tickets {
@@ -117,7 +126,8 @@ pub(crate) fn ranks(kind: Kind, size: u32, test: &str, body: impl Fn(Rank) + Sen
     }
 }
 
-fn threads(size: u32, body: impl Fn(Rank) + Send + Sync) {
+/// Runs `body` on `size` threads; a hang ends this process.
+pub(crate) fn threads(size: u32, body: impl Fn(Rank) + Send + Sync) {
     let tickets = Tickets::Shared(Arc::default());
     let (done, ended) = std::sync::mpsc::channel::<()>();
     // A thread cannot be killed, so a hang ends the whole test binary.
@@ -152,62 +162,94 @@ pub(crate) fn processes(
     variables: &[(&str, &str)],
     body: impl Fn(Rank) + Send + Sync,
 ) -> Vec<ExitStatus> {
-    if let Ok(rank) = env::var(RANK) {
-        let rank = Rank {
-            rank: rank.parse().unwrap(),
-            size,
-            tickets: Tickets::Piped,
-        };
+    if env::var_os(RANK).is_some() {
+        let rank = Rank::of_process(size);
         api::set_device(rank.rank);
         body(rank);
         std::process::exit(0);
     }
-    let mut children: Vec<Child> = (0..size)
-        .map(|rank| {
-            Command::new(env::current_exe().unwrap())
-                .args(["--exact", test, "--nocapture", "--test-threads", "1"])
-                .env(RANK, rank.to_string())
-                .envs(variables.iter().copied())
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap()
-        })
-        .collect();
-    let output = children[0].stdout.take().unwrap();
-    let mut inputs: Vec<_> = children[1..]
-        .iter_mut()
-        .map(|child| child.stdin.take().unwrap())
-        .collect();
-    let relay = thread::spawn(move || {
-        for line in BufReader::new(output).lines().map_while(Result::ok) {
-            if let Some(ticket) = line.strip_prefix("TICKET ") {
-                for input in &mut inputs {
-                    // A rank that was killed reads no more.
-                    let _ = writeln!(input, "{ticket}");
+    let ends = Processes::spawn(size, test, variables).wait(LIMIT);
+    let ends = ends.unwrap_or_else(|hang| panic!("{hang}"));
+    ends.into_iter().map(|(status, _)| status).collect()
+}
+
+/// Rank processes: this test binary, started again for one test. Rank 0's tickets reach the others.
+pub(crate) struct Processes {
+    children: Vec<Child>,
+    /// What each printed besides tickets, by line.
+    outputs: Vec<thread::JoinHandle<Vec<String>>>,
+}
+
+impl Processes {
+    pub(crate) fn spawn(size: u32, test: &str, variables: &[(&str, &str)]) -> Self {
+        let mut children: Vec<Child> = (0..size)
+            .map(|rank| {
+                Command::new(env::current_exe().unwrap())
+                    .args(["--exact", test, "--nocapture", "--test-threads", "1"])
+                    .env(RANK, rank.to_string())
+                    .envs(variables.iter().copied())
+                    .stdin(Stdio::piped())
+                    .stdout(Stdio::piped())
+                    .spawn()
+                    .unwrap()
+            })
+            .collect();
+        let mut inputs: Vec<_> = children[1..]
+            .iter_mut()
+            .map(|child| child.stdin.take().unwrap())
+            .collect();
+        let collect = |child: &mut Child| {
+            let output = child.stdout.take().unwrap();
+            let mut inputs = std::mem::take(&mut inputs);
+            thread::spawn(move || {
+                let mut lines = Vec::new();
+                for line in BufReader::new(output).lines().map_while(Result::ok) {
+                    match line.strip_prefix("TICKET ") {
+                        None => lines.push(line),
+                        Some(ticket) => {
+                            for input in &mut inputs {
+                                // A rank that was killed reads no more.
+                                let _ = writeln!(input, "{ticket}");
+                            }
+                        }
+                    }
+                }
+                lines
+            })
+        };
+        // Rank 0 comes first and takes the inputs of the others.
+        let outputs = children.iter_mut().map(collect).collect();
+        Self { children, outputs }
+    }
+
+    /// How each ended, and the lines that it printed; an error says which did not end within `limit`.
+    pub(crate) fn wait(
+        mut self,
+        limit: Duration,
+    ) -> Result<Vec<(ExitStatus, Vec<String>)>, String> {
+        let deadline = Instant::now() + limit;
+        let mut ended: Vec<Option<ExitStatus>> = vec![None; self.children.len()];
+        while ended.iter().any(Option::is_none) {
+            for (child, status) in self.children.iter_mut().zip(&mut ended) {
+                if status.is_none() {
+                    *status = child.try_wait().unwrap();
                 }
             }
-        }
-    });
-    let deadline = Instant::now() + LIMIT;
-    let mut ended: Vec<Option<ExitStatus>> = vec![None; children.len()];
-    while ended.iter().any(Option::is_none) {
-        for (child, status) in children.iter_mut().zip(&mut ended) {
-            if status.is_none() {
-                *status = child.try_wait().unwrap();
+            if Instant::now() > deadline {
+                for child in &mut self.children {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                }
+                return Err(format!("ranks hang: {ended:?}"));
             }
+            thread::sleep(Duration::from_millis(2));
         }
-        if Instant::now() > deadline {
-            for child in &mut children {
-                let _ = child.kill();
-                let _ = child.wait();
-            }
-            panic!("ranks hang: {ended:?}");
-        }
-        thread::sleep(Duration::from_millis(2));
+        let outputs = self
+            .outputs
+            .into_iter()
+            .map(|output| output.join().unwrap());
+        Ok(ended.into_iter().flatten().zip(outputs).collect())
     }
-    relay.join().unwrap();
-    ended.into_iter().flatten().collect()
 }
 
 /// A stream and a communicator, as most tests want them.
