@@ -111,18 +111,22 @@ fn nothing_is_buffered() {
     for kind in KINDS {
         ranks(kind, 2, "nothing_is_buffered", |rank| {
             let (comm, stream) = equip(&rank);
+            // Tells the receiver that the sender has waited in vain.
+            let (signal, aside) = equip(&rank);
             for count in SIZES {
                 let buffer = Buffer::of(&row(rank.rank, 0, count));
                 if rank.rank == 0 {
                     send(&comm, &stream, &buffer, count, 1);
                     assert_eq!(stream.synchronize_within(100).unwrap_err().0, 507_046);
-                    stream.synchronize().unwrap();
+                    signal.barrier(&aside).unwrap();
+                    aside.synchronize().unwrap();
                 } else {
-                    thread::sleep(Duration::from_millis(200));
+                    signal.barrier(&aside).unwrap();
+                    aside.synchronize().unwrap();
                     recv(&comm, &stream, &buffer, count, 0);
-                    stream.synchronize().unwrap();
-                    assert_eq!(buffer.read::<i32>(count), row(0, 0, count));
                 }
+                stream.synchronize().unwrap();
+                assert_eq!(buffer.read::<i32>(count), row(0, 0, count));
             }
         });
     }
