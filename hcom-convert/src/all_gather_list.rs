@@ -4,7 +4,7 @@
 //! shape. Where the sizes are equal it is an `all_gather`, otherwise an `all_gather_uneven`; since
 //! all ranks know all sizes, all choose alike.
 
-use crate::context::all_elements;
+use crate::context::{all_elements, elements};
 use crate::{Context, ConvertError};
 use hcom_ir::{Attrs, GroupId, Op, Type, ValueId};
 
@@ -26,8 +26,7 @@ pub fn convert(
     let ty = context.builder.ty(input).clone();
     context.one_per_rank(CALL, outputs, ty.dtype, group)?;
     let counts = all_elements(CALL, outputs)?;
-    let packed = context.packed(CALL, &[input])?;
-    let count = ty.elements().unwrap_or_default();
+    let count = elements(CALL, &ty)?;
     if counts[own] != count {
         return Err(ConvertError::ListElement {
             call: CALL,
@@ -36,6 +35,7 @@ pub fn convert(
             expected: format!("{count} elements, as this rank's input {ty} has"),
         });
     }
+    let packed = context.packed(CALL, &[input])?;
     let gathered = if counts.iter().all(|other| *other == count) {
         let attrs = Attrs::new().with("dim", 0).with("group", group);
         context.push(Op::AllGather, &[packed], attrs)?

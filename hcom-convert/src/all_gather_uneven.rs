@@ -6,7 +6,7 @@
 
 use crate::all_to_all_single::{checked, even};
 use crate::{Context, ConvertError};
-use hcom_ir::{Attrs, GroupId, Op, Type, ValueId};
+use hcom_ir::{Attrs, Dim, GroupId, Op, Type, ValueId};
 
 const CALL: &str = "all_gather_into_tensor_uneven";
 
@@ -21,7 +21,7 @@ pub fn convert(
     context: &mut Context<'_>,
     output: &Type,
     input: ValueId,
-    output_splits: Option<&[u64]>,
+    output_splits: Option<&[Dim]>,
     group: GroupId,
 ) -> Result<ValueId, ConvertError> {
     let own = context.own_rank(CALL, group)? as usize;
@@ -53,7 +53,7 @@ pub fn convert(
         return Err(ConvertError::Splits {
             call: CALL,
             side: "output",
-            splits: counts.iter().filter_map(|count| count.as_fixed()).collect(),
+            splits: counts,
             reason: format!("entry {own} is this rank's, whose input has {rows} rows"),
         });
     }
@@ -64,14 +64,14 @@ pub fn convert(
 #[cfg(test)]
 mod tests {
     use crate::Call;
-    use crate::context::tests::{check, fixed};
+    use crate::context::tests::{check, dims, fixed};
     use expect_test::{Expect, expect};
     use hcom_ir::DType::F32;
 
     fn gather(input: &[u64], output: &[u64], splits: Option<&[u64]>, expected: Expect) {
         let call = Call::AllGatherUneven {
             output: fixed(F32, output),
-            output_splits: splits.map(<[u64]>::to_vec),
+            output_splits: splits.map(dims),
         };
         check([fixed(F32, input)], &[0, 1], 1, &call, expected);
     }

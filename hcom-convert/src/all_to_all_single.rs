@@ -15,9 +15,9 @@ const CALL: &str = "all_to_all_single";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Splits {
     /// Rows received from each rank.
-    pub output: Option<Vec<u64>>,
+    pub output: Option<Vec<Dim>>,
     /// Rows sent to each rank.
-    pub input: Option<Vec<u64>>,
+    pub input: Option<Vec<Dim>>,
 }
 
 /// Adds an all_to_all of `input` and returns what this rank receives in the shape of `output`.
@@ -104,7 +104,7 @@ pub(crate) fn even(
 pub(crate) fn checked(
     call: &'static str,
     side: &'static str,
-    splits: &[u64],
+    splits: &[Dim],
     rows: &Dim,
     group_size: u32,
 ) -> Result<Vec<Dim>, ConvertError> {
@@ -121,29 +121,26 @@ pub(crate) fn checked(
     }
     let sum = splits
         .iter()
-        .try_fold(0u64, |sum, rows| sum.checked_add(*rows));
-    match (sum, rows.as_fixed()) {
-        (Some(sum), Some(rows)) if sum == rows => {}
-        (sum, _) => {
-            let sum = sum.map_or("more than 2^64".to_owned(), |sum| sum.to_string());
-            return Err(refuse(format!(
-                "they sum to {sum}, the {side} has {rows} rows"
-            )));
-        }
+        .try_fold(Dim::fixed(0), |sum, rows| sum.add(rows))
+        .map_err(|source| ConvertError::Size { call, source })?;
+    if sum != *rows {
+        return Err(refuse(format!(
+            "they sum to {sum}, the {side} has {rows} rows"
+        )));
     }
-    Ok(splits.iter().copied().map(Dim::fixed).collect())
+    Ok(splits.to_vec())
 }
 
 #[cfg(test)]
 mod tests {
     use super::Splits;
     use crate::Call;
-    use crate::context::tests::{check, fixed};
+    use crate::context::tests::{check, dims, fixed};
     use expect_test::{Expect, expect};
     use hcom_ir::DType::F32;
 
     fn exchange(input: &[u64], output: &[u64], splits: [Option<&[u64]>; 2], expected: Expect) {
-        let [output_splits, input_splits] = splits.map(|side| side.map(<[u64]>::to_vec));
+        let [output_splits, input_splits] = splits.map(|side| side.map(dims));
         let call = Call::AllToAllSingle {
             output: fixed(F32, output),
             splits: Splits {

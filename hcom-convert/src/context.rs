@@ -2,8 +2,8 @@
 
 use crate::Root;
 use hcom_ir::{
-    Attr, Attrs, Builder, DType, Diagnostic, DimError, Group, GroupId, Op, ReduceOp, Shape, Type,
-    ValueId,
+    Attr, Attrs, Builder, DType, Diagnostic, Dim, DimError, Group, GroupId, Op, ReduceOp, Shape,
+    Type, ValueId,
 };
 
 /// The graph being recorded and the rank that records it.
@@ -111,7 +111,7 @@ impl Context<'_> {
         let mut flat = Vec::with_capacity(values.len());
         for &value in values {
             let ty = self.builder.ty(value).clone();
-            let ty = Type::fixed(ty.dtype, &[elements(call, &ty)?]);
+            let ty = Type::new(ty.dtype, Shape::new([elements(call, &ty)?]));
             flat.push(self.reshape(value, &ty)?);
         }
         match flat[..] {
@@ -178,16 +178,22 @@ impl Context<'_> {
     }
 }
 
-/// The number of elements, which must be known.
-pub(crate) fn elements(call: &'static str, ty: &Type) -> Result<u64, ConvertError> {
-    ty.elements().ok_or_else(|| ConvertError::Symbolic {
-        call,
-        ty: Box::new(ty.clone()),
-    })
+/// The number of elements, which may hold one symbol.
+pub(crate) fn elements(call: &'static str, ty: &Type) -> Result<Dim, ConvertError> {
+    let product = |count: Dim, size: &Dim| count.product(size);
+    let dims = ty.shape.dims();
+    let refuse = |source| match source {
+        DimError::Overflow => ConvertError::Size { call, source },
+        _ => ConvertError::Symbolic {
+            call,
+            ty: Box::new(ty.clone()),
+        },
+    };
+    dims.iter().try_fold(Dim::fixed(1), product).map_err(refuse)
 }
 
-/// The numbers of elements of `types`, which must be known.
-pub(crate) fn all_elements(call: &'static str, types: &[Type]) -> Result<Vec<u64>, ConvertError> {
+/// The numbers of elements of `types`.
+pub(crate) fn all_elements(call: &'static str, types: &[Type]) -> Result<Vec<Dim>, ConvertError> {
     types.iter().map(|ty| elements(call, ty)).collect()
 }
 
@@ -252,19 +258,21 @@ pub enum ConvertError {
         expected: String,
     },
     /// A list of splits does not fit.
-    #[error("{call}: {side} splits {splits:?}: {reason}")]
+    #[error("{call}: {side} splits [{}]: {reason}", list(splits))]
     Splits {
         /// The call.
         call: &'static str,
         /// Which list: `input` or `output`.
         side: &'static str,
         /// Rows per rank, as given.
-        splits: Vec<u64>,
+        splits: Vec<Dim>,
         /// What is wrong with them.
         reason: String,
     },
-    /// The call needs a number of elements that only the run knows.
-    #[error("{call}: the size of {ty} must be known when it is recorded")]
+    /// The call needs the number of elements of a tensor with more than one symbolic dimension.
+    #[error(
+        "{call}: the number of elements of {ty} is no multiple of one symbol; fix one of its sizes"
+    )]
     Symbolic {
         /// The call.
         call: &'static str,
@@ -342,6 +350,11 @@ pub enum ConvertError {
     Graph(Box<Diagnostic>),
 }
 
+fn list(splits: &[Dim]) -> String {
+    let splits: Vec<String> = splits.iter().map(Dim::to_string).collect();
+    splits.join(", ")
+}
+
 impl From<Diagnostic> for ConvertError {
     fn from(diagnostic: Diagnostic) -> Self {
         ConvertError::Graph(Box::new(diagnostic))
@@ -350,25 +363,27 @@ impl From<Diagnostic> for ConvertError {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use crate::{Call, Context, convert};
+    use crate::{Call, Context, ConvertError, convert};
     use expect_test::Expect;
-    use hcom_ir::{Builder, DType, Group, Type, ValueId};
+    use hcom_ir::{Builder, DType, Dim, Graph, Group, Type, ValueId};
 
     /// A type whose shape is known.
     pub(crate) fn fixed(dtype: DType, shape: &[u64]) -> Type {
         Type::fixed(dtype, shape)
     }
 
-    /// Converts `call` on rank `rank` of a world of four and compares the graph, or the error, as
-    /// text.
-    #[track_caller]
-    pub(crate) fn check(
+    /// Known sizes as splits.
+    pub(crate) fn dims(sizes: &[u64]) -> Vec<Dim> {
+        sizes.iter().copied().map(Dim::fixed).collect()
+    }
+
+    /// The graph of `call` on rank `rank` of a world of four.
+    pub(crate) fn convert_on(
         operands: impl IntoIterator<Item = Type>,
         ranks: &[u32],
         rank: u32,
         call: &Call,
-        expected: Expect,
-    ) {
+    ) -> Result<Graph, ConvertError> {
         let mut builder = Builder::new("f");
         let group = builder.group(Group {
             name: "g".into(),
@@ -391,16 +406,25 @@ pub(crate) mod tests {
             1 => ("y".to_owned(), value),
             _ => (format!("y{index}"), value),
         };
-        let actual = match convert(&mut context, call, &operands, group) {
-            Ok(values) => {
-                let of = values.len();
-                builder
-                    .finish((0..).zip(values).map(|pair| name(pair, of)).collect())
-                    .expect("a converted graph is valid")
-                    .to_string()
-            }
+        let values = convert(&mut context, call, &operands, group)?;
+        let of = values.len();
+        let outputs = (0..).zip(values).map(|pair| name(pair, of)).collect();
+        Ok(builder.finish(outputs).expect("a converted graph is valid"))
+    }
+
+    /// Converts `call` on rank `rank` of a world of four and compares the graph, or the error, as
+    /// text.
+    #[track_caller]
+    pub(crate) fn check(
+        operands: impl IntoIterator<Item = Type>,
+        ranks: &[u32],
+        rank: u32,
+        call: &Call,
+        expected: Expect,
+    ) {
+        expected.assert_eq(&match convert_on(operands, ranks, rank, call) {
+            Ok(graph) => graph.to_string(),
             Err(error) => error.to_string(),
-        };
-        expected.assert_eq(&actual);
+        });
     }
 }

@@ -82,7 +82,7 @@ pub use broadcast::Root;
 pub use context::{Context, ConvertError};
 pub use reduction::Reduction;
 
-use hcom_ir::{GroupId, Type, ValueId};
+use hcom_ir::{Dim, GroupId, Type, ValueId};
 
 /// A collective call with its arguments, apart from the tensors it reads and the group.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,7 +108,7 @@ pub enum Call {
         /// Type of the tensor that receives the result.
         output: Type,
         /// Rows of each rank's input; evenly many without.
-        output_splits: Option<Vec<u64>>,
+        output_splits: Option<Vec<Dim>>,
     },
     /// Rank `i`'s `output` becomes block `i` of the reduction of all ranks' inputs.
     ReduceScatter {
@@ -131,7 +131,7 @@ pub enum Call {
         /// Type of the tensor that receives the result.
         output: Type,
         /// Rows that each rank receives; evenly many without.
-        input_splits: Option<Vec<u64>>,
+        input_splits: Option<Vec<Dim>>,
     },
     /// Piece `j` of rank `i`'s input becomes piece `i` of rank `j`'s `output`.
     AllToAllSingle {

@@ -4,8 +4,9 @@
 //! What a reduction needs around the collective is done by the root alone, so a mean is divided
 //! there and nowhere else.
 
-use crate::{Context, ConvertError, Reduction, Root, reduction};
-use hcom_ir::{Attrs, GroupId, Op, ValueId};
+use crate::reduction::{self, Keep};
+use crate::{Context, ConvertError, Reduction, Root};
+use hcom_ir::{GroupId, ValueId};
 
 const CALL: &str = "reduce";
 
@@ -23,18 +24,7 @@ pub fn convert(
     group: GroupId,
 ) -> Result<ValueId, ConvertError> {
     let root = context.group_rank(CALL, "root", root, group)?;
-    let reduced = reduction::lower(CALL, context, tensor, reduction, group, |context, x, op| {
-        let attrs = Attrs::new()
-            .with("op", op)
-            .with("root", root)
-            .with("group", group);
-        context.push(Op::Reduce, &[x], attrs)
-    })?;
-    if context.own_rank(CALL, group)? == root {
-        Ok(reduced)
-    } else {
-        Ok(tensor)
-    }
+    reduction::lower(CALL, context, tensor, reduction, group, &Keep::Root(root))
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@
 //! Dimension 0 of the input is cut into one block per rank, `[n, …]` giving `[n / group_size, …]`;
 //! the output may have any shape with that many elements, so `[group_size, …]` may give `[…]`.
 
-use crate::{Context, ConvertError, Reduction, reduction};
-use hcom_ir::{Attrs, DimError, GroupId, Op, Type, ValueId};
+use crate::reduction::{self, Keep};
+use crate::{Context, ConvertError, Reduction};
+use hcom_ir::{DimError, GroupId, Type, ValueId};
 
 const CALL: &str = "reduce_scatter_tensor";
 
@@ -56,13 +57,7 @@ pub fn along(
 ) -> Result<ValueId, ConvertError> {
     let group_size = context.member_of(CALL, group)?.group_size();
     block(context.builder.ty(input), dim, group_size)?;
-    reduction::lower(CALL, context, input, reduction, group, |context, x, op| {
-        let attrs = Attrs::new()
-            .with("op", op)
-            .with("dim", dim)
-            .with("group", group);
-        context.push(Op::ReduceScatter, &[x], attrs)
-    })
+    reduction::lower(CALL, context, input, reduction, group, &Keep::Block(dim))
 }
 
 /// The type of one rank's block.
@@ -153,11 +148,10 @@ mod tests {
                 graph @f(%x: i32[4]) -> i32[2] {
                   %1 = cast %x, to = i64
                   %2 = reduce_scatter %1, op = sum, group = @g
-                  %3 = cast %2, to = f64
-                  %4 = fill shape = [], value = 2.0, dtype = f64
-                  %5 = div %3, %4
-                  %6 = cast %5, to = i32
-                  return y = %6
+                  %3 = fill shape = [], value = 2, dtype = i64
+                  %4 = div %2, %3
+                  %5 = cast %4, to = i32
+                  return y = %5
                 }
             "#]],
         );

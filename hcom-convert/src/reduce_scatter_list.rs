@@ -2,12 +2,12 @@
 //! the tensors `i` of all ranks' lists.
 //!
 //! Every rank gives the same sizes, in any shapes; those of `inputs[i]` are those of rank `i`'s
-//! output. Where they are equal it is a `reduce_scatter`, otherwise a `reduce_scatter_uneven`. The
-//! device library has no uneven product: every rank takes its part of an `all_reduce` then.
+//! output. Where they are equal it is a `reduce_scatter`, otherwise a `reduce_scatter_uneven`.
 
 use crate::context::{all_elements, elements};
-use crate::{Context, ConvertError, Reduction, reduction};
-use hcom_ir::{Attrs, Dim, GroupId, Op, ReduceOp, Type, ValueId};
+use crate::reduction::{self, Keep};
+use crate::{Context, ConvertError, Reduction};
+use hcom_ir::{GroupId, Type, ValueId};
 
 const CALL: &str = "reduce_scatter";
 
@@ -39,57 +39,12 @@ pub fn convert(
     }
     reduction::check(CALL, reduction, output.dtype)?;
     let packed = context.packed(CALL, inputs)?;
-    let piece =
-        reduction::lower(
-            CALL,
-            context,
-            packed,
-            reduction,
-            group,
-            |context, x, op| match counts.iter().all(|other| *other == count) {
-                true => {
-                    let attrs = Attrs::new().with("op", op).with("dim", 0);
-                    context.push(Op::ReduceScatter, &[x], attrs.with("group", group))
-                }
-                false => uneven(context, x, op, counts, own, group),
-            },
-        )?;
+    let keep = match counts.iter().all(|other| *other == count) {
+        true => Keep::Block(0),
+        false => Keep::Rows(counts),
+    };
+    let piece = reduction::lower(CALL, context, packed, reduction, group, &keep)?;
     context.reshape(piece, output)
-}
-
-/// The op that reduces lists of unequal sizes: the library has no uneven product.
-pub(crate) fn uneven_op(op: ReduceOp) -> Op {
-    match op {
-        ReduceOp::Prod => Op::AllReduce,
-        _ => Op::ReduceScatterUneven,
-    }
-}
-
-/// The reduction of the rows that are this rank's.
-fn uneven(
-    context: &mut Context<'_>,
-    x: ValueId,
-    op: ReduceOp,
-    counts: Vec<u64>,
-    own: usize,
-    group: GroupId,
-) -> Result<ValueId, ConvertError> {
-    if uneven_op(op) == Op::ReduceScatterUneven {
-        let attrs = Attrs::new()
-            .with("op", op)
-            .with("rows", Dim::fixed(counts[own]))
-            .with("counts", counts)
-            .with("group", group);
-        return context.push(Op::ReduceScatterUneven, &[x], attrs);
-    }
-    let attrs = Attrs::new().with("op", op).with("group", group);
-    let all = context.push(Op::AllReduce, &[x], attrs)?;
-    let start: u64 = counts[..own].iter().sum();
-    let attrs = Attrs::new()
-        .with("dim", 0)
-        .with("start", Dim::fixed(start))
-        .with("end", Dim::fixed(start + counts[own]));
-    context.push(Op::Slice, &[all], attrs)
 }
 
 #[cfg(test)]
@@ -149,34 +104,36 @@ mod tests {
             &[1],
             Prod,
             expect![[r#"
-            hcom 1
-            group @g = ranks(0, 1)
-            graph @f(%x0: i32[2], %x1: i32[1]) -> i32[1] {
-              %2 = concat %x0, %x1, dim = 0
-              %3 = all_reduce %2, op = prod, group = @g
-              %4 = slice %3, dim = 0, start = 2, end = 3
-              return y = %4
-            }
-        "#]],
+                hcom 1
+                group @g = ranks(0, 1)
+                graph @f(%x0: i32[2], %x1: i32[1]) -> i32[1] {
+                  %2 = concat %x0, %x1, dim = 0
+                  %3 = all_to_all %2, send_counts = [2, 1], recv_counts = [1, 1], group = @g
+                  %4, %5 = split %3, dim = 0, sizes = [1, 1]
+                  %6 = mul %4, %5
+                  return y = %6
+                }
+            "#]],
         );
         reduce_scatter(
             &[&[2], &[0]],
             &[0],
             Avg,
             expect![[r#"
-            hcom 1
-            group @g = ranks(0, 1)
-            graph @f(%x0: i32[2], %x1: i32[0]) -> i32[0] {
-              %2 = concat %x0, %x1, dim = 0
-              %3 = cast %2, to = i64
-              %4 = reduce_scatter_uneven %3, op = sum, counts = [2, 0], rows = 0, group = @g
-              %5 = cast %4, to = f64
-              %6 = fill shape = [], value = 2.0, dtype = f64
-              %7 = div %5, %6
-              %8 = cast %7, to = i32
-              return y = %8
-            }
-        "#]],
+                hcom 1
+                group @g = ranks(0, 1)
+                graph @f(%x0: i32[2], %x1: i32[0]) -> i32[0] {
+                  %2 = concat %x0, %x1, dim = 0
+                  %3 = cast %2, to = i64
+                  %4 = all_to_all %3, send_counts = [2, 0], recv_counts = [0, 0], group = @g
+                  %5, %6 = split %4, dim = 0, sizes = [0, 0]
+                  %7 = add %5, %6
+                  %8 = fill shape = [], value = 2, dtype = i64
+                  %9 = div %7, %8
+                  %10 = cast %9, to = i32
+                  return y = %10
+                }
+            "#]],
         );
     }
 

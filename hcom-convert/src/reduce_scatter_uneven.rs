@@ -5,10 +5,11 @@
 //! origin, there is no product; [`reduce_scatter`](crate::reduce_scatter_list) has one.
 
 use crate::all_to_all_single::{checked, even};
-use crate::{Context, ConvertError, Reduction, reduction};
-use hcom_ir::{Attrs, GroupId, Op, ReduceOp, Type, ValueId};
+use crate::reduction::{self, Keep};
+use crate::{Context, ConvertError, Reduction};
+use hcom_ir::{Dim, GroupId, ReduceOp, Type, ValueId};
 
-const CALL: &str = "reduce_scatter_tensor_uneven";
+pub(crate) const CALL: &str = "reduce_scatter_tensor_uneven";
 
 /// Adds an uneven reduce_scatter of `input` and returns this rank's rows.
 ///
@@ -21,7 +22,7 @@ pub fn convert(
     context: &mut Context<'_>,
     output: &Type,
     input: ValueId,
-    input_splits: Option<&[u64]>,
+    input_splits: Option<&[Dim]>,
     reduction: Reduction,
     group: GroupId,
 ) -> Result<ValueId, ConvertError> {
@@ -53,7 +54,7 @@ pub fn convert(
         return Err(ConvertError::Splits {
             call: CALL,
             side: "input",
-            splits: counts.iter().filter_map(|count| count.as_fixed()).collect(),
+            splits: counts,
             reason: format!("entry {own} is this rank's, whose output has {output_rows} rows"),
         });
     }
@@ -66,15 +67,7 @@ pub fn convert(
             group_size,
         });
     }
-    let rows = counts[own].clone();
-    reduction::lower(CALL, context, input, reduction, group, |context, x, op| {
-        let attrs = Attrs::new()
-            .with("op", op)
-            .with("rows", rows)
-            .with("counts", counts)
-            .with("group", group);
-        context.push(Op::ReduceScatterUneven, &[x], attrs)
-    })
+    reduction::lower(CALL, context, input, reduction, group, &Keep::Rows(counts))
 }
 
 /// Why this call refuses a reduction that others have.
@@ -85,7 +78,7 @@ pub(crate) fn refusal(op: ReduceOp) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use crate::Call;
-    use crate::context::tests::{check, fixed};
+    use crate::context::tests::{check, dims, fixed};
     use expect_test::{Expect, expect};
     use hcom_ir::DType::F32;
     use hcom_ir::ReduceOp::{self, Avg, Max, Prod, Sum};
@@ -100,7 +93,7 @@ mod tests {
         let call = Call::ReduceScatterUneven {
             reduction: op.into(),
             output: fixed(F32, output),
-            input_splits: splits.map(<[u64]>::to_vec),
+            input_splits: splits.map(dims),
         };
         check([fixed(F32, input)], &[0, 1], 1, &call, expected);
     }

@@ -42,13 +42,10 @@ pub fn convert(
         context.packed(CALL, inputs)?
     } else if inputs.is_empty() {
         let total = count
-            .checked_mul(u64::from(group_size))
-            .ok_or(ConvertError::Size {
-                call: CALL,
-                source: hcom_ir::DimError::Overflow,
-            })?;
+            .mul(u64::from(group_size))
+            .map_err(|source| ConvertError::Size { call: CALL, source })?;
         let attrs = Attrs::new()
-            .with("shape", Shape::fixed(&[total]))
+            .with("shape", Shape::new([total]))
             .with("value", 0)
             .with("dtype", output.dtype);
         context.push(Op::Fill, &[], attrs)?

@@ -3,7 +3,8 @@
 //!
 //! [`markdown`] is `docs/collectives.md`.
 
-use crate::{Reduction, reduce_scatter_list, reduce_scatter_uneven, reduction};
+use crate::reduction::{self, How};
+use crate::{Reduction, reduce_scatter_uneven};
 use hcom_ir::capabilities::Chip;
 use hcom_ir::{DType, Op, ReduceOp};
 use std::fmt;
@@ -13,7 +14,7 @@ use std::fmt;
 pub enum Support {
     /// By one collective of the device library.
     Native,
-    /// By a collective and these steps around it, in order.
+    /// By these steps, in order.
     Lowered(String),
     /// Not at all: recording the call is an error with this reason.
     Refused(&'static str),
@@ -44,20 +45,14 @@ pub struct Entry {
     pub absent: Vec<Chip>,
 }
 
-/// The list form cuts unequal sizes by another collective than equal ones.
-const UNEQUAL_LISTS: &str = "reduce_scatter (unequal sizes)";
-
-/// The collective that carries out a reduction by the library's operator.
-type Carrier = fn(ReduceOp) -> Op;
-
 /// Calls that reduce, with the collective that does it.
-const REDUCING: [(&str, Carrier); 6] = [
-    ("all_reduce", |_| Op::AllReduce),
-    ("reduce", |_| Op::Reduce),
-    ("reduce_scatter", |_| Op::ReduceScatter),
-    ("reduce_scatter_tensor", |_| Op::ReduceScatter),
-    (UNEQUAL_LISTS, reduce_scatter_list::uneven_op),
-    ("reduce_scatter_tensor_uneven", |_| Op::ReduceScatterUneven),
+const REDUCING: [(&str, Op); 6] = [
+    ("all_reduce", Op::AllReduce),
+    ("reduce", Op::Reduce),
+    ("reduce_scatter", Op::ReduceScatter),
+    ("reduce_scatter_tensor", Op::ReduceScatter),
+    ("reduce_scatter (unequal sizes)", Op::ReduceScatterUneven),
+    (reduce_scatter_uneven::CALL, Op::ReduceScatterUneven),
 ];
 
 /// Calls that move data of any type as it is, with the collective that does it.
@@ -76,36 +71,35 @@ const MOVING: [(&str, Op); 12] = [
     ("batch_isend_irecv", Op::Send),
 ];
 
-/// How `reduction` of elements of `dtype` is carried out by the call and op of [`REDUCING`].
-fn reducing(call: &'static str, op: Carrier, asked: ReduceOp, dtype: DType) -> Entry {
+/// How `asked` of elements of `dtype` is carried out by `call` through `collective`.
+fn reducing(call: &'static str, collective: Op, asked: ReduceOp, dtype: DType) -> Entry {
     let reduction = Reduction {
         op: asked,
         // Any factor: whether it is accepted depends on the types only.
         factor: (asked == ReduceOp::PremulSum).then_some(1.0),
     };
-    let refused = match op(asked) {
-        Op::ReduceScatterUneven => reduce_scatter_uneven::refusal(asked),
+    let refused = match call {
+        reduce_scatter_uneven::CALL => reduce_scatter_uneven::refusal(asked),
         _ => None,
     };
     let plan = match refused {
         Some(reason) => Err(reason),
-        None => reduction::plan(reduction, dtype),
+        None => reduction::plan(reduction, dtype, collective),
     };
     let mut absent = Vec::new();
     let support = match plan {
         Err(reason) => Support::Refused(reason),
         Ok(plan) => {
-            let (carried, by) = plan.carrier();
-            let op = op(by);
-            let lacks = |chip: &Chip| !chip.supports(op, Some(carried), Some(by));
+            let lacks = |chip: &Chip| match plan.how {
+                How::Library(op) => !chip.supports(collective, Some(plan.wide), Some(op)),
+                How::Fold(_) => {
+                    !chip.supports(reduction::exchange(collective), Some(plan.wide), None)
+                }
+            };
             absent.extend(Chip::ALL.into_iter().filter(lacks));
-            let whole =
-                (call == UNEQUAL_LISTS && op == Op::AllReduce).then_some("all_reduce, slice");
-            match (plan.steps(dtype, asked), whole) {
-                (None, None) => Support::Native,
-                (Some(steps), None) => Support::Lowered(steps),
-                (None, Some(whole)) => Support::Lowered(whole.to_owned()),
-                (Some(steps), Some(whole)) => Support::Lowered(format!("{steps}; {whole}")),
+            match plan.steps(dtype, asked, collective) {
+                None => Support::Native,
+                Some(steps) => Support::Lowered(steps),
             }
         }
     };
@@ -121,9 +115,9 @@ fn reducing(call: &'static str, op: Carrier, asked: ReduceOp, dtype: DType) -> E
 /// The whole table: calls that reduce, by call, reduction and element type, then calls that move.
 pub fn table() -> Vec<Entry> {
     let mut entries = Vec::new();
-    for (call, op) in REDUCING {
+    for (call, collective) in REDUCING {
         for reduction in ReduceOp::ALL {
-            let of = |dtype| reducing(call, op, reduction, dtype);
+            let of = |dtype| reducing(call, collective, reduction, dtype);
             entries.extend(DType::ALL.into_iter().map(of));
         }
     }
@@ -169,7 +163,7 @@ const HEAD: &str = "\
 
 What each call does with each element type and reduction. This file is printed by `hcom collectives`.
 
-*native*: one collective of the device library. *lowered*: a collective with the steps named around it. *refused*: an error when the call is made or recorded, with this reason. The last column names the chips whose library, by its documentation, lacks the collective that is used: the call fails there with the library's error. The CPU implementation is one of these chips (`HCOM_FAKE_SOC`; A3 without it).
+*native*: one collective of the device library. *lowered*: the steps named, in this order; a fold combines the exchanged contributions in rank order. *refused*: an error when the call is made or recorded, with this reason. The last column names the chips whose library, by its documentation, lacks the collective that is used: the call fails there with the library's error. The CPU implementation is one of these chips (`HCOM_FAKE_SOC`; A3 without it).
 ";
 
 const COLUMNS: &str = "\

@@ -287,6 +287,12 @@ table! {
     /// `pow %a, %b`, shapes broadcast. Integers wrap; a negative integer exponent yields the
     /// truncated real power. Not for bool and complex.
     Pow = "pow", Compute, BINARY, [], power, transcendental;
+    /// `bit_and %a, %b`, shapes broadcast: bit by bit, for bool and integers.
+    BitAnd = "bit_and", Compute, BINARY, [], bitwise, pointwise;
+    /// `bit_or %a, %b`, shapes broadcast: bit by bit, for bool and integers.
+    BitOr = "bit_or", Compute, BINARY, [], bitwise, pointwise;
+    /// `bit_xor %a, %b`, shapes broadcast: bit by bit, for bool and integers.
+    BitXor = "bit_xor", Compute, BINARY, [], bitwise, pointwise;
     /// `neg %x`; unsigned integers wrap. Not for bool.
     Neg = "neg", Compute, UNARY, [], numeric, pointwise;
     /// `abs %x`; the smallest integer stays itself. Not for bool and complex.
@@ -338,6 +344,10 @@ table! {
     Gather = "gather", Compute, Operands::exactly(&["x", "indices"]), [DIM], gather, gather;
     /// `reshape %x, shape = [..]`: the same elements in the same order.
     Reshape = "reshape", View, UNARY, [SHAPE], reshape, view;
+    /// `as_real %x`: complex numbers as pairs of real and imaginary part, a new last dimension of 2.
+    AsReal = "as_real", View, UNARY, [], as_real, view;
+    /// `as_complex %x`: pairs of floats, the last dimension of 2, as complex numbers. f32 and f64.
+    AsComplex = "as_complex", View, UNARY, [], as_complex, view;
     /// `transpose %x, perm = [..]`: dimension `i` of the result is dimension `perm[i]` of `x`.
     Transpose = "transpose", Compute, UNARY, [required("perm", AttrKind::Ints)], transpose, movement;
     /// `slice %x, dim, start, end, step (1)`: `start ≤ end ≤` size, step at least 1.

@@ -110,6 +110,15 @@ impl DType {
         matches!(self, DType::C64 | DType::C128)
     }
 
+    /// The type of the real and of the imaginary part of a complex type.
+    pub const fn part(self) -> Option<DType> {
+        match self {
+            DType::C64 => Some(DType::F32),
+            DType::C128 => Some(DType::F64),
+            _ => None,
+        }
+    }
+
     /// Whether values may be negative: signed integers, floats and complex numbers.
     pub const fn is_signed(self) -> bool {
         self.is_signed_integer() || self.is_float() || self.is_complex()

@@ -62,6 +62,12 @@ plain! {
     minimum(other) = Minimum;
     /// Element-wise power.
     pow(exponent) = Pow;
+    /// Conjunction of the bits of integers or booleans.
+    bit_and(other) = BitAnd;
+    /// Disjunction of the bits of integers or booleans.
+    bit_or(other) = BitOr;
+    /// Exclusive disjunction of the bits of integers or booleans.
+    bit_xor(other) = BitXor;
     /// The negated elements.
     neg() = Neg;
     /// The absolute values.
@@ -82,6 +88,10 @@ plain! {
     relu() = Relu;
     /// `x · sigmoid(x)`.
     silu() = Silu;
+    /// Complex numbers as pairs of real and imaginary part, a new last dimension of 2.
+    as_real() = AsReal;
+    /// Pairs of floats, the last dimension of 2, as complex numbers.
+    as_complex() = AsComplex;
     /// Whether elements are equal, as booleans.
     equal(other) = Equal;
     /// Whether elements are less than those of `other`, as booleans.

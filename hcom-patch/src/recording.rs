@@ -85,12 +85,9 @@ pub(crate) struct Recorder {
 }
 
 /// The piece being recorded.
-///
-/// A graph declares its inputs before its first node, and which tensors are inputs, and which of
-/// them are written, shows only on the way. So in the draft an input is a custom node without
-/// operands, and [`Draft::finish`] moves the nodes into the graph proper.
 struct Draft {
     builder: Builder,
+    /// The tensors outside, with the values they come with.
     inputs: Vec<(Tensor, ValueId)>,
     /// Value of each tensor at this point, by tensor id.
     current: FxHashMap<u64, ValueId>,
@@ -113,63 +110,33 @@ impl Draft {
     }
 
     /// Makes `tensor` an input, named as the tensor or after its position.
-    fn add_input(&mut self, tensor: &Tensor, prefix: &str) -> Result<ValueId, Error> {
+    fn add_input(&mut self, tensor: &Tensor, prefix: &str) -> ValueId {
         let name = match tensor.name() {
             Some(name) => name.to_string(),
             None => format!("{prefix}{}", self.inputs.len()),
         };
-        let attrs = Attrs::new()
-            .with("name", "input")
-            .with("types", vec![tensor.ty().clone()])
-            .with("pure", true);
-        self.builder.set_location(None);
-        let value = self.builder.push_named(Op::Custom, &[], attrs, &[&name])?[0];
+        let value = self.builder.input(&name, tensor.ty().clone(), false);
         self.inputs.push((tensor.unmarked(), value));
         self.current.insert(tensor.id(), value);
-        Ok(value)
+        value
     }
 
     /// Ends the piece with these tensors, all made by it, as outputs.
-    fn finish(self, outputs: Vec<Tensor>) -> Result<Piece, Error> {
-        let draft = self.builder.graph();
-        let mut builder = Builder::new(draft.name());
-        for (_, group) in draft.groups() {
-            builder.group(group.clone());
-        }
-        let mut values: FxHashMap<ValueId, ValueId> = FxHashMap::default();
-        let mut written = Vec::new();
-        for (position, (tensor, value)) in self.inputs.iter().enumerate() {
-            let mutable = self.current[&tensor.id()] != *value;
-            if mutable {
-                written.push(position);
-            }
-            let name = &draft.value(*value).name;
-            let input = builder.input(name, tensor.ty().clone(), mutable);
-            values.insert(*value, input);
-        }
-        for (_, node) in draft.nodes() {
-            if node
-                .results
-                .iter()
-                .any(|result| values.contains_key(result))
-            {
-                // An input, declared above.
-                continue;
-            }
-            let operands: Vec<ValueId> = node.operands.iter().map(|value| values[value]).collect();
-            builder.set_location(node.location.clone());
-            let results = builder.push(node.op, &operands, node.attrs.clone())?;
-            values.extend(node.results.iter().copied().zip(results));
-        }
+    fn finish(mut self, outputs: Vec<Tensor>) -> Result<Piece, Error> {
+        let builder = &mut self.builder;
         builder.set_location(None);
-        for position in &written {
-            let (tensor, input) = &self.inputs[*position];
-            let value = values[&self.current[&tensor.id()]];
-            builder.push(Op::CopyToInput, &[value, values[input]], Attrs::new())?;
+        let mut written = Vec::new();
+        for (position, (tensor, input)) in self.inputs.iter().enumerate() {
+            let value = self.current[&tensor.id()];
+            if value != *input {
+                written.push(position);
+                builder.set_mutable(*input, true);
+                builder.push(Op::CopyToInput, &[value, *input], Attrs::new())?;
+            }
         }
         let mut named = Vec::new();
         for (index, tensor) in outputs.iter().enumerate() {
-            let value = values[&self.current[&tensor.id()]];
+            let value = self.current[&tensor.id()];
             match outputs.len() {
                 1 => builder.rename(value, "y"),
                 _ => builder.rename(value, &format!("y{index}")),
@@ -177,7 +144,7 @@ impl Draft {
             named.push((builder.graph().value(value).name.clone(), value));
         }
         Ok(Piece {
-            graph: builder.finish(named)?,
+            graph: self.builder.finish(named)?,
             inputs: self.inputs.into_iter().map(|(tensor, _)| tensor).collect(),
             written,
             outputs,
@@ -198,7 +165,7 @@ impl Recorder {
         let mut known = FxHashSet::default();
         for tensor in arguments {
             if known.insert(tensor.id()) {
-                piece.add_input(tensor, "x")?;
+                piece.add_input(tensor, "x");
             }
         }
         Ok(Recorder {
@@ -336,7 +303,7 @@ impl Recorder {
         } else {
             "p"
         };
-        self.piece.add_input(tensor, prefix)
+        Ok(self.piece.add_input(tensor, prefix))
     }
 
     fn make(&mut self, value: ValueId) -> Tensor {

@@ -40,18 +40,18 @@ fn a_model_is_one_graph() {
         &[x(&[3, 8])],
         |x| Ok(vec![mlp.forward(&x[0])?]),
         expect![[r#"
-        hcom 1
-        group @world = ranks(0, 1)
-        graph @f(%x0: f32[3, 8], %w1: f32[8, 16], %b1: f32[16], %w2: f32[16, 8], %b2: f32[8]) -> f32[3, 8] {
-          %5 = matmul %x0, %w1
-          %6 = bias_add %5, %b1
-          %7 = gelu %6
-          %8 = matmul %7, %w2
-          %9 = all_reduce %8, op = sum, group = @world
-          %y = bias_add %9, %b2
-          return %y
-        }
-    "#]],
+            hcom 1
+            group @world = ranks(0, 1)
+            graph @f(%x0: f32[3, 8], %w1: f32[8, 16], %b1: f32[16], %w2: f32[16, 8], %b2: f32[8]) -> f32[3, 8] {
+              %2 = matmul %x0, %w1
+              %4 = bias_add %2, %b1
+              %5 = gelu %4
+              %7 = matmul %5, %w2
+              %8 = all_reduce %7, op = sum, group = @world
+              %y = bias_add %8, %b2
+              return %y
+            }
+        "#]],
     );
 }
 
@@ -63,36 +63,36 @@ fn a_transformer_layer_is_one_graph() {
         &[x(&[3, 8])],
         |x| Ok(vec![layer.forward(&x[0])?]),
         expect![[r#"
-        hcom 1
-        group @world = ranks(0, 1)
-        graph @f(%x0: f32[3, 8], %norm1.w: f32[8], %norm1.b: f32[8], %q: f32[8, 4], %k: f32[8, 4], %v: f32[8, 4], %o: f32[4, 8], %norm2.w: f32[8], %norm2.b: f32[8], %w1: f32[8, 16], %b1: f32[16], %w2: f32[16, 8], %b2: f32[8]) -> f32[3, 8] {
-          %13 = layer_norm %x0, %norm1.w, %norm1.b
-          %14 = matmul %13, %q
-          %15 = reshape %14, shape = [3, 2, 2]
-          %16 = transpose %15, perm = [1, 0, 2]
-          %17 = matmul %13, %k
-          %18 = reshape %17, shape = [3, 2, 2]
-          %19 = transpose %18, perm = [1, 0, 2]
-          %20 = matmul %13, %v
-          %21 = reshape %20, shape = [3, 2, 2]
-          %22 = transpose %21, perm = [1, 0, 2]
-          %23 = attention %16, %19, %22, scale = 0.7071067811865475, causal = true
-          %24 = transpose %23, perm = [1, 0, 2]
-          %25 = reshape %24, shape = [3, 4]
-          %26 = matmul %25, %o
-          %27 = all_reduce %26, op = sum, group = @world
-          %28 = add %x0, %27
-          %29 = layer_norm %28, %norm2.w, %norm2.b
-          %30 = matmul %29, %w1
-          %31 = bias_add %30, %b1
-          %32 = gelu %31
-          %33 = matmul %32, %w2
-          %34 = all_reduce %33, op = sum, group = @world
-          %35 = bias_add %34, %b2
-          %y = add %28, %35
-          return %y
-        }
-    "#]],
+            hcom 1
+            group @world = ranks(0, 1)
+            graph @f(%x0: f32[3, 8], %norm1.w: f32[8], %norm1.b: f32[8], %q: f32[8, 4], %k: f32[8, 4], %v: f32[8, 4], %o: f32[4, 8], %norm2.w: f32[8], %norm2.b: f32[8], %w1: f32[8, 16], %b1: f32[16], %w2: f32[16, 8], %b2: f32[8]) -> f32[3, 8] {
+              %3 = layer_norm %x0, %norm1.w, %norm1.b
+              %5 = matmul %3, %q
+              %6 = reshape %5, shape = [3, 2, 2]
+              %7 = transpose %6, perm = [1, 0, 2]
+              %9 = matmul %3, %k
+              %10 = reshape %9, shape = [3, 2, 2]
+              %11 = transpose %10, perm = [1, 0, 2]
+              %13 = matmul %3, %v
+              %14 = reshape %13, shape = [3, 2, 2]
+              %15 = transpose %14, perm = [1, 0, 2]
+              %16 = attention %7, %11, %15, scale = 0.7071067811865475, causal = true
+              %17 = transpose %16, perm = [1, 0, 2]
+              %18 = reshape %17, shape = [3, 4]
+              %20 = matmul %18, %o
+              %21 = all_reduce %20, op = sum, group = @world
+              %22 = add %x0, %21
+              %25 = layer_norm %22, %norm2.w, %norm2.b
+              %27 = matmul %25, %w1
+              %29 = bias_add %27, %b1
+              %30 = gelu %29
+              %32 = matmul %30, %w2
+              %33 = all_reduce %32, op = sum, group = @world
+              %35 = bias_add %33, %b2
+              %y = add %22, %35
+              return %y
+            }
+        "#]],
     );
 }
 
@@ -308,6 +308,10 @@ fn every_operator_records_its_operation() {
             a.minimum(b)?,
             a.pow(b)?,
             a.abs()?,
+            indices.bit_and(indices)?,
+            indices.bit_or(indices)?,
+            indices.bit_xor(indices)?,
+            a.slice(1, 0, 2)?.as_complex()?.as_real()?,
             a.exp()?,
             a.log()?,
             a.sqrt()?,

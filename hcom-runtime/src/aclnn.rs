@@ -151,6 +151,8 @@ pub(crate) enum Arg {
     Int(i64),
     /// A small code, such as the precision of a matrix multiplication.
     Code(i8),
+    /// A code of 32 bits, such as the rounding of a quotient.
+    Mode(i32),
     Flag(bool),
     Float(f64),
     DType(DType),
@@ -170,10 +172,14 @@ pub(crate) enum Kernel {
     Amax,
     Arange,
     ArgMax,
+    BitwiseAndTensor,
+    BitwiseOrTensor,
+    BitwiseXorTensor,
     Cast,
     Cat,
     ConstantPadNd,
     Div,
+    DivMod,
     Embedding,
     EqTensor,
     Exp,
@@ -358,11 +364,11 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Lowered, Error> {
     }
     match site.op {
         Neg | Abs | Exp | Log | Sqrt | Rsqrt | Tanh | Sigmoid | Relu | Gelu | Silu | Cast | Add
-        | Sub | Mul | Div | Maximum | Minimum | Pow | Where | Equal | Less | Greater | BiasAdd
-        | Fill | Arange => pointwise::lower(site, &mut to)?,
+        | Sub | Mul | Div | Maximum | Minimum | Pow | BitAnd | BitOr | BitXor | Where | Equal
+        | Less | Greater | BiasAdd | Fill | Arange => pointwise::lower(site, &mut to)?,
         Matmul | Attention => matrix::lower(site, &mut to),
-        Copy | CopyToInput | Reshape | Transpose | Slice | Concat | Split | Expand | Pad | Tril
-        | Triu | Embedding | Gather => movement::lower(site, &mut to),
+        Copy | CopyToInput | Reshape | AsReal | AsComplex | Transpose | Slice | Concat | Split
+        | Expand | Pad | Tril | Triu | Embedding | Gather => movement::lower(site, &mut to),
         Softmax | LayerNorm | RmsNorm | Sum | Mean | Max | Argmax => reduce::lower(site, &mut to),
         AllReduce | AllGather | AllGatherUneven | ReduceScatter | ReduceScatterUneven
         | AllToAll | Broadcast | Reduce | Scatter | GatherTo | Send | Recv | Barrier => {

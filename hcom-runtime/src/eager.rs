@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use hcom_ir::{Attrs, Builder, Diagnostics, Graph, Group, Op, Type};
+use hcom_ir::{Attrs, Builder, Class, Diagnostics, Graph, Group, Op, Type};
 
 use crate::{
     Array, Error,
@@ -77,7 +77,7 @@ impl Eager {
             .collect();
         let tasks = Tasks::new(&graph, inner.control.rank())?;
         let (lowered, channel) = match tasks.tasks.into_iter().next() {
-            Some(task) if node.op != Op::Reshape => (
+            Some(task) if node.op.class() != Class::View => (
                 task.lowered,
                 task.channel.map(|channel| tasks.channels[channel].clone()),
             ),

@@ -3791,6 +3791,51 @@ pub mod prototype {
         executor: *mut aclOpExecutor,
         stream: aclrtStream,
     ) -> aclnnStatus;
+    /// The conjunction of the two bit by bit, broadcast: integers and truth values.
+    pub type aclnnBitwiseAndTensorGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        other: *const aclTensor,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnBitwiseAndTensor = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// The disjunction of the two bit by bit, broadcast: integers and truth values.
+    pub type aclnnBitwiseOrTensorGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        other: *const aclTensor,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnBitwiseOrTensor = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// The exclusive disjunction of the two bit by bit, broadcast: integers and truth values.
+    pub type aclnnBitwiseXorTensorGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        other: *const aclTensor,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnBitwiseXorTensor = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
     /// self converted to `dtype`.
     pub type aclnnCastGetWorkspaceSize = unsafe extern "C" fn(
         self_: *const aclTensor,
@@ -3922,6 +3967,22 @@ pub mod prototype {
     ) -> aclnnStatus;
     /// Queues the prepared call.
     pub type aclnnDivs = unsafe extern "C" fn(
+        workspace: *mut ::core::ffi::c_void,
+        workspaceSize: u64,
+        executor: *mut aclOpExecutor,
+        stream: aclrtStream,
+    ) -> aclnnStatus;
+    /// Quotient with broadcasting: exact (mode 0), rounded toward zero (mode 1) or down (mode 2).
+    pub type aclnnDivModGetWorkspaceSize = unsafe extern "C" fn(
+        self_: *const aclTensor,
+        other: *const aclTensor,
+        mode: ::core::ffi::c_int,
+        out: *mut aclTensor,
+        workspaceSize: *mut u64,
+        executor: *mut *mut aclOpExecutor,
+    ) -> aclnnStatus;
+    /// Queues the prepared call.
+    pub type aclnnDivMod = unsafe extern "C" fn(
         workspace: *mut ::core::ffi::c_void,
         workspaceSize: u64,
         executor: *mut aclOpExecutor,
@@ -6071,6 +6132,12 @@ macro_rules! for_each_function {
         aclnnBatchMatMul: Operators, Unrecorded;
         aclnnBitwiseAndScalarGetWorkspaceSize: Operators, Unrecorded;
         aclnnBitwiseAndScalar: Operators, Unrecorded;
+        aclnnBitwiseAndTensorGetWorkspaceSize: Operators, Unrecorded;
+        aclnnBitwiseAndTensor: Operators, Unrecorded;
+        aclnnBitwiseOrTensorGetWorkspaceSize: Operators, Unrecorded;
+        aclnnBitwiseOrTensor: Operators, Unrecorded;
+        aclnnBitwiseXorTensorGetWorkspaceSize: Operators, Unrecorded;
+        aclnnBitwiseXorTensor: Operators, Unrecorded;
         aclnnCastGetWorkspaceSize: Operators, Unrecorded;
         aclnnCast: Operators, Unrecorded;
         aclnnCatGetWorkspaceSize: Operators, Unrecorded;
@@ -6089,6 +6156,8 @@ macro_rules! for_each_function {
         aclnnDiv: Operators, Unrecorded;
         aclnnDivsGetWorkspaceSize: Operators, Unrecorded;
         aclnnDivs: Operators, Unrecorded;
+        aclnnDivModGetWorkspaceSize: Operators, Unrecorded;
+        aclnnDivMod: Operators, Unrecorded;
         aclnnEmbeddingGetWorkspaceSize: Operators, Unrecorded;
         aclnnEmbedding: Operators, Unrecorded;
         aclnnEqScalarGetWorkspaceSize: Operators, Unrecorded;

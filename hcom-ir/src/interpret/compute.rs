@@ -38,7 +38,16 @@ pub(super) fn run(graph: &Graph, id: NodeId, operands: &[&Literal]) -> Result<Ve
         Op::Constant => (**attrs.literal("value")).clone(),
         Op::Copy => operands[0].clone(),
         Op::Cast => cast(operands[0], attrs.dtype("to")),
-        Op::Add | Op::Sub | Op::Mul | Op::Div | Op::Maximum | Op::Minimum | Op::Pow => {
+        Op::Add
+        | Op::Sub
+        | Op::Mul
+        | Op::Div
+        | Op::Maximum
+        | Op::Minimum
+        | Op::Pow
+        | Op::BitAnd
+        | Op::BitOr
+        | Op::BitXor => {
             let [a, b] = [0, 1].map(|index| place::expand(operands[index], &shape()));
             binary(node.op, &a, &b)
         }
@@ -92,6 +101,11 @@ pub(super) fn run(graph: &Graph, id: NodeId, operands: &[&Literal]) -> Result<Ve
         Op::Reshape => Literal {
             shape: shape(),
             ..operands[0].clone()
+        },
+        Op::AsReal | Op::AsComplex => Literal {
+            dtype: graph.ty(node.results[0]).dtype,
+            shape: shape(),
+            bytes: operands[0].bytes.clone(),
         },
         Op::Transpose => {
             let perm: Vec<usize> = attrs.ints("perm").iter().map(|&dim| dim as usize).collect();
@@ -206,6 +220,9 @@ fn int(op: Op, a: i128, b: i128) -> i128 {
         Op::Maximum => a.max(b),
         Op::Minimum => a.min(b),
         Op::Pow => int_pow(a, b),
+        Op::BitAnd => a & b,
+        Op::BitOr => a | b,
+        Op::BitXor => a ^ b,
         op => unreachable!("{op} is not a binary operation on integers"),
     }
 }

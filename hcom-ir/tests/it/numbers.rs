@@ -25,6 +25,31 @@ fn near(constants: &[&str], statements: &str, expected: &[f32]) {
 }
 
 #[test]
+fn bits_combine_and_complex_numbers_are_pairs() {
+    check(
+        &["i16[2] [12, -1]", "i16[] 10"],
+        "%y = bit_and %a, %b",
+        "i16[2] [8, 10]",
+    );
+    check(
+        &["u64[2] [12, 9223372036854775808]", "u64[] 10"],
+        "%y = bit_or %a, %b",
+        "u64[2] [14, 9223372036854775818]",
+    );
+    check(
+        &["bool[2] [true, true]", "bool[2] [true, false]"],
+        "%y = bit_xor %a, %b",
+        "bool[2] [false, true]",
+    );
+    check(
+        &["c64[2] [(1, 2), (3, -4)]"],
+        "%y = as_real %a",
+        "f32[2, 2] [[1, 2], [3, -4]]",
+    );
+    check(&["f64[2] [1, 2]"], "%y = as_complex %a", "c128[] (1, 2)");
+}
+
+#[test]
 fn arithmetic_wraps_truncates_and_broadcasts() {
     check(
         &["i8[2] [127, -128]", "i8[] 1"],

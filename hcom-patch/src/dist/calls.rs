@@ -3,7 +3,7 @@
 use super::{Group, Reduction, Root, dispatch};
 use crate::{Error, Tensor};
 use hcom_convert::{Call, Splits};
-use hcom_ir::Type;
+use hcom_ir::{Dim, Type};
 
 /// Makes the element-wise reduction over the group of all ranks' tensors every rank's tensor.
 ///
@@ -77,7 +77,7 @@ pub fn all_gather_into_tensor_uneven(
 ) -> Result<(), Error> {
     let call = Call::AllGatherUneven {
         output: output.ty().clone(),
-        output_splits: output_splits.map(<[u64]>::to_vec),
+        output_splits: output_splits.map(dims),
     };
     dispatch(&call, &[output], &[input], group)
 }
@@ -147,7 +147,7 @@ pub fn reduce_scatter_tensor_uneven(
     let call = Call::ReduceScatterUneven {
         reduction: reduction.into(),
         output: output.ty().clone(),
-        input_splits: input_splits.map(<[u64]>::to_vec),
+        input_splits: input_splits.map(dims),
     };
     dispatch(&call, &[output], &[input], group)
 }
@@ -173,8 +173,8 @@ pub fn all_to_all_single(
     let call = Call::AllToAllSingle {
         output: output.ty().clone(),
         splits: Splits {
-            output: output_splits.map(<[u64]>::to_vec),
-            input: input_splits.map(<[u64]>::to_vec),
+            output: output_splits.map(dims),
+            input: input_splits.map(dims),
         },
     };
     dispatch(&call, &[output], &[input], group)
@@ -283,6 +283,10 @@ pub fn barrier(group: &Group) -> Result<(), Error> {
 
 fn refs(tensors: &[Tensor]) -> Vec<&Tensor> {
     tensors.iter().collect()
+}
+
+fn dims(splits: &[u64]) -> Vec<Dim> {
+    splits.iter().copied().map(Dim::fixed).collect()
 }
 
 fn types(tensors: &[Tensor]) -> Vec<Type> {

@@ -6,7 +6,7 @@ use super::{Arg, Call, Kernel, Lowered, Place, Scalar, Site, View};
 
 pub(super) fn lower(site: &Site<'_>, to: &mut Lowered) {
     match site.op {
-        Op::Copy | Op::Reshape => to.calls.push(Call::Copy {
+        Op::Copy | Op::Reshape | Op::AsReal | Op::AsComplex => to.calls.push(Call::Copy {
             from: Place::Operand(0),
             to: Place::Result(0),
             bytes: site.operand_bytes(),

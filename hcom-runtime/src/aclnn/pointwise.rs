@@ -57,10 +57,10 @@ pub(super) fn lower(site: &Site<'_>, to: &mut Lowered) -> Result<(), Error> {
             site.result(0),
         ),
         Op::Mul => binary(site, to, Kernel::Mul),
-        Op::Div if site.operands[0].dtype.is_integer() => {
-            return Err(site
-                .refuse("the device library divides integers into floats; cast to f32 and back"));
-        }
+        Op::Div if site.operands[0].dtype.is_integer() => divide_integers(site, to)?,
+        Op::BitAnd => bits(site, to, Kernel::BitwiseAndTensor),
+        Op::BitOr => bits(site, to, Kernel::BitwiseOrTensor),
+        Op::BitXor => bits(site, to, Kernel::BitwiseXorTensor),
         Op::Div => binary(site, to, Kernel::Div),
         Op::Maximum => binary(site, to, Kernel::Maximum),
         Op::Minimum => binary(site, to, Kernel::Minimum),
@@ -108,6 +108,83 @@ fn binary(site: &Site<'_>, to: &mut Lowered, kernel: Kernel) {
             site.result(0).into(),
         ],
     );
+}
+
+/// Bits have no sign: unsigned integers are read as the signed ones of their size.
+fn bits(site: &Site<'_>, to: &mut Lowered, kernel: Kernel) {
+    let signed = |view: View| {
+        let dtype = match view.dtype {
+            DType::U8 => DType::I8,
+            DType::U16 => DType::I16,
+            DType::U32 => DType::I32,
+            DType::U64 => DType::I64,
+            same => same,
+        };
+        Arg::from(view.reread(dtype))
+    };
+    let args = [site.operand(0), site.operand(1), site.result(0)].map(signed);
+    to.push(kernel, args);
+}
+
+/// The quotient rounded toward zero, 0 where the divisor is. The library leaves a division by zero
+/// undefined, so such elements are divided by 1 and replaced.
+fn divide_integers(site: &Site<'_>, to: &mut Lowered) -> Result<(), Error> {
+    /// The library's code for rounding toward zero.
+    const TRUNCATE: i32 = 1;
+    let dtype = site.operands[0].dtype;
+    if dtype == DType::U64 {
+        return Err(site.refuse("the device library has no unsigned division of 64 bits"));
+    }
+    let wide = |to: &mut Lowered, view: View| {
+        if dtype == DType::I64 {
+            return view;
+        }
+        let wide = to.scratch(DType::I64, view.shape.clone());
+        let cast = Arg::DType(DType::I64);
+        to.push(Kernel::Cast, [view.into(), cast, wide.clone().into()]);
+        wide
+    };
+    let number = |to: &mut Lowered, value| {
+        let number = to.scratch(DType::I64, []);
+        to.fill(number.clone(), value);
+        number
+    };
+    let (a, b) = (wide(to, site.operand(0)), wide(to, site.operand(1)));
+    let (zero, one) = (number(to, 0.0), number(to, 1.0));
+    let by_zero = to.scratch(DType::Bool, b.shape.clone());
+    let divisor = to.scratch(DType::I64, b.shape.clone());
+    let y = site.result(0);
+    let quotient = to.scratch(DType::I64, y.shape.clone());
+    let result = match dtype {
+        DType::I64 => y.clone(),
+        _ => to.scratch(DType::I64, y.shape.clone()),
+    };
+    let mut push = |kernel, args: &[&View]| {
+        let args: Vec<Arg> = args.iter().map(|&view| view.clone().into()).collect();
+        to.push(kernel, args);
+    };
+    push(Kernel::EqTensor, &[&b, &zero, &by_zero]);
+    push(Kernel::SWhere, &[&by_zero, &one, &b, &divisor]);
+    let args = [
+        a.into(),
+        divisor.into(),
+        Arg::Mode(TRUNCATE),
+        quotient.clone().into(),
+    ];
+    to.push(Kernel::DivMod, args);
+    to.push(
+        Kernel::SWhere,
+        [
+            by_zero.into(),
+            zero.into(),
+            quotient.into(),
+            result.clone().into(),
+        ],
+    );
+    if dtype != DType::I64 {
+        to.push(Kernel::Cast, [result.into(), Arg::DType(dtype), y.into()]);
+    }
+    Ok(())
 }
 
 /// `y = a + b`, broadcast.

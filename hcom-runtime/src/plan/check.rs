@@ -16,7 +16,7 @@
 //!
 //! [`across_ranks`] shows that the plans of several ranks together contain no cycle of waits.
 
-use hcom_ir::{Graph, Id, NodeId, Op};
+use hcom_ir::{Class, Graph, Id, NodeId, Op};
 use rustc_hash::FxHashMap;
 use thiserror::Error;
 
@@ -252,7 +252,8 @@ impl<'a> Checker<'a> {
         }
         for (id, node) in self.graph.nodes() {
             let needless = match node.op {
-                Op::Constant | Op::Reshape => true,
+                Op::Constant => true,
+                op if op.class() == Class::View => true,
                 Op::CopyToInput => self.origin(node.operands[0]) == node.operands[1],
                 _ => false,
             };

@@ -123,7 +123,7 @@ impl Tasks {
                 Def::Input(input) => Root::Input(input as usize),
                 Def::Node { node, .. } => match graph.node(node).op {
                     Op::Constant => Root::Constant(node),
-                    Op::Reshape => self.root(graph.node(node).operands[0]),
+                    op if op.class() == Class::View => self.root(graph.node(node).operands[0]),
                     _ => self.buffer(aclnn::bytes(&value.ty)),
                 },
             };
@@ -152,7 +152,7 @@ impl Tasks {
 
     fn add_nodes(&mut self, graph: &Graph, rank: u32) -> Result<(), Error> {
         for (id, node) in graph.nodes() {
-            if matches!(node.op, Op::Constant | Op::Reshape) || node.op.class() == Class::Write {
+            if node.op == Op::Constant || matches!(node.op.class(), Class::View | Class::Write) {
                 continue;
             }
             let (channel, member) = self.channel(graph, id, node, rank)?;

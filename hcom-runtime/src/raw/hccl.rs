@@ -213,6 +213,10 @@ impl Communicator {
                 let call = l.HcclAlltoAllV()?;
                 let (out, out_starts) = scaled(out);
                 let (back, back_starts) = scaled(back);
+                // Memory of no bytes may begin where the other side's does, which the library takes
+                // for an exchange in place; it asks for no address where nothing is moved.
+                let or_null = |address, bytes| if bytes == 0 { null_mut() } else { address };
+                let (send, recv) = (or_null(send, send_bytes), or_null(recv, recv_bytes));
                 // SAFETY: see above.
                 let code = unsafe {
                     let (out, out_starts) = (out.as_ptr().cast(), out_starts.as_ptr().cast());

@@ -35,6 +35,7 @@ enum Argument {
     Ints(*mut c::aclIntArray),
     Int(i64),
     Code(i8),
+    Mode(i32),
     Flag(bool),
     Float(f64),
     DType(c::aclDataType),
@@ -95,6 +96,7 @@ impl Cursor<'_> {
         ints: Ints -> *mut c::aclIntArray;
         int: Int -> i64;
         code: Code -> i8;
+        mode: Mode -> i32;
         flag: Flag -> bool;
         float: Float -> f64;
         dtype: DType -> c::aclDataType;
@@ -151,10 +153,14 @@ operators! {
     Amax: aclnnAmaxGetWorkspaceSize, aclnnAmax (tensor, ints, flag, tensor);
     Arange: aclnnArangeGetWorkspaceSize, aclnnArange (scalar, scalar, scalar, tensor);
     ArgMax: aclnnArgMaxGetWorkspaceSize, aclnnArgMax (tensor, int, flag, tensor);
+    BitwiseAndTensor: aclnnBitwiseAndTensorGetWorkspaceSize, aclnnBitwiseAndTensor (tensor, tensor, tensor);
+    BitwiseOrTensor: aclnnBitwiseOrTensorGetWorkspaceSize, aclnnBitwiseOrTensor (tensor, tensor, tensor);
+    BitwiseXorTensor: aclnnBitwiseXorTensorGetWorkspaceSize, aclnnBitwiseXorTensor (tensor, tensor, tensor);
     Cast: aclnnCastGetWorkspaceSize, aclnnCast (tensor, dtype, tensor);
     Cat: aclnnCatGetWorkspaceSize, aclnnCat (tensors, int, tensor);
     ConstantPadNd: aclnnConstantPadNdGetWorkspaceSize, aclnnConstantPadNd (tensor, ints, scalar, tensor);
     Div: aclnnDivGetWorkspaceSize, aclnnDiv (tensor, tensor, tensor);
+    DivMod: aclnnDivModGetWorkspaceSize, aclnnDivMod (tensor, tensor, mode, tensor);
     Embedding: aclnnEmbeddingGetWorkspaceSize, aclnnEmbedding (tensor, tensor, tensor);
     EqTensor: aclnnEqTensorGetWorkspaceSize, aclnnEqTensor (tensor, tensor, tensor);
     Exp: aclnnExpGetWorkspaceSize, aclnnExp (tensor, tensor);
@@ -241,6 +247,7 @@ impl Operator {
                 Arg::Ints(values) => Argument::Ints(operator.ints(values)?),
                 Arg::Int(value) => Argument::Int(*value),
                 Arg::Code(value) => Argument::Code(*value),
+                Arg::Mode(value) => Argument::Mode(*value),
                 Arg::Flag(value) => Argument::Flag(*value),
                 Arg::Float(value) => Argument::Float(*value),
                 Arg::DType(dtype) => Argument::DType(data_type(*dtype)),

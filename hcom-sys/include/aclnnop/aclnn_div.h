@@ -27,6 +27,13 @@ aclnnStatus aclnnDivsGetWorkspaceSize(const aclTensor *self, const aclScalar *ot
 aclnnStatus aclnnDivs(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor,
     aclrtStream stream);
 
+/** Quotient with broadcasting: exact (mode 0), rounded toward zero (mode 1) or down (mode 2). */
+aclnnStatus aclnnDivModGetWorkspaceSize(const aclTensor *self, const aclTensor *other, int mode,
+    aclTensor *out, uint64_t *workspaceSize, aclOpExecutor **executor);
+/** Queues the prepared call. */
+aclnnStatus aclnnDivMod(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor,
+    aclrtStream stream);
+
 #ifdef __cplusplus
 }
 #endif

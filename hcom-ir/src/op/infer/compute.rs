@@ -36,6 +36,12 @@ pub(in crate::op) fn ordered(site: &Site<'_>) -> Rule {
     })
 }
 
+pub(in crate::op) fn bitwise(site: &Site<'_>) -> Rule {
+    elementwise(site, "bool or an integer type", |dtype| {
+        dtype == DType::Bool || dtype.is_integer()
+    })
+}
+
 pub(in crate::op) fn power(site: &Site<'_>) -> Rule {
     real(site)
 }

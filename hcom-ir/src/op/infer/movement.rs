@@ -104,6 +104,32 @@ pub(in crate::op) fn reshape(site: &Site<'_>) -> Rule {
     }
 }
 
+pub(in crate::op) fn as_real(site: &Site<'_>) -> Rule {
+    let dtype = site.dtype(0, "a complex type", DType::is_complex)?;
+    let part = dtype.part().expect("the type is complex");
+    let dims = site.operands[0].shape.dims().iter().cloned();
+    Ok(one(Type::new(
+        part,
+        Shape::new(dims.chain([Dim::fixed(2)])),
+    )))
+}
+
+pub(in crate::op) fn as_complex(site: &Site<'_>) -> Rule {
+    let complex = |dtype| DType::ALL.into_iter().find(|of| of.part() == Some(dtype));
+    let dtype = site.dtype(0, "f32 or f64", |dtype| complex(dtype).is_some())?;
+    let dims = site.operands[0].shape.dims();
+    match dims.split_last() {
+        Some((last, dims)) if *last == Dim::fixed(2) => Ok(one(Type::new(
+            complex(dtype).expect("the type was checked"),
+            Shape::new(dims.iter().cloned()),
+        ))),
+        _ => Err(site
+            .error(Code::Shape, "the last dimension holds no pairs")
+            .expected("a last dimension of size 2")
+            .got(site.operand_types())),
+    }
+}
+
 pub(in crate::op) fn transpose(site: &Site<'_>) -> Rule {
     let x = site.operands[0];
     let rank = x.shape.rank();

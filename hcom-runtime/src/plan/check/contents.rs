@@ -1,7 +1,7 @@
 //! What lies in memory during a plan, derived from the graph, and the proof that none of it is
 //! overwritten while it is needed.
 
-use hcom_ir::{Def, NodeId, Op, ValueId};
+use hcom_ir::{Class, Def, NodeId, Op, ValueId};
 use rustc_hash::FxHashMap;
 
 use super::{Checker, Violation};
@@ -38,10 +38,10 @@ pub(super) struct Content {
 }
 
 impl Checker<'_> {
-    /// The value whose memory `value` names: itself unless it is a reshape.
+    /// The value whose memory `value` names: itself unless it is a view.
     pub(super) fn origin(&self, mut value: ValueId) -> ValueId {
         while let Def::Node { node, .. } = self.graph.value(value).def
-            && self.graph.node(node).op == Op::Reshape
+            && self.graph.node(node).op.class() == Class::View
         {
             value = self.graph.node(node).operands[0];
         }

@@ -104,10 +104,28 @@ pub(crate) fn swiglu(x: Arg<Tensor>, dim: i64, out: Arg<Tensor>) -> Outcome<Plan
 }
 
 /// `out = f(x, y)` with broadcasting, for the functions of [`Binary`]: `x + y`, `x - y`, `x·y`, `x/y`, the larger,
-/// the smaller, `x^y`. Real numbers; BOOL is refused by `-` and `^`; `/` gives FLOAT for integers; negative powers of
-/// integers round toward 0.
+/// the smaller, `x^y`, and conjunction, disjunction and exclusive disjunction of bits. Real numbers, for the bits
+/// integers and BOOL; BOOL is refused by `-` and `^`; `/` gives FLOAT for integers; negative powers of integers round
+/// toward 0.
 pub(crate) fn binary(f: Binary, x: Arg<Tensor>, y: Arg<Tensor>, out: Arg<Tensor>) -> Outcome<Plan> {
     scaled(f, x, y, None, out)
+}
+
+/// aclnnDivMod: the exact quotient (`mode` 0), rounded toward 0 (1) or down (2), with broadcasting. Real numbers, for
+/// the rounded quotients without BOOL; integers stay integers when they are rounded.
+pub(crate) fn div_mod(
+    x: Arg<Tensor>,
+    y: Arg<Tensor>,
+    mode: i32,
+    out: Arg<Tensor>,
+) -> Outcome<Plan> {
+    let f = match mode {
+        0 => Binary::Div,
+        1 => Binary::DivTrunc,
+        2 => Binary::DivFloor,
+        _ => return Err(bad("mode", "0 (exact), 1 (toward 0) or 2 (down)", mode)),
+    };
+    binary(f, x, y, out)
 }
 
 /// aclnnAdd and aclnnSub: `out = x ± alpha·y` with broadcasting. Real numbers, for Sub without BOOL.
@@ -484,10 +502,10 @@ fn zip_blocks<C: Compute>(
 
 /// The type in which `f` of the operands is computed.
 fn common_type(f: Binary, x: &Operand, y: &Operand) -> Outcome<Type> {
-    let types = if matches!(f, Binary::Sub | Binary::Pow) {
-        NUMBERS
-    } else {
-        REALS
+    let types = match f {
+        Binary::Sub | Binary::Pow | Binary::DivTrunc | Binary::DivFloor => NUMBERS,
+        Binary::And | Binary::Or | Binary::Xor => INTEGERS,
+        _ => REALS,
     };
     x.expect_types(types)?;
     y.expect_types(types)?;

@@ -30,11 +30,17 @@ pub(crate) enum Binary {
     Sub,
     Mul,
     Div,
+    /// The quotient rounded toward 0. Integers divided by 0 give 0, of which CANN promises nothing.
+    DivTrunc,
+    /// The quotient rounded down. Integers divided by 0 give 0.
+    DivFloor,
     Maximum,
     Minimum,
     Pow,
-    /// Of the bits of integers.
+    /// Conjunction of the bits of integers; as the next two.
     And,
+    Or,
+    Xor,
 }
 
 /// A relation of two numbers; false where one is not a number.
@@ -206,10 +212,12 @@ impl Math for f32 {
             Binary::Sub => zip(x, y, |x, y| x - y),
             Binary::Mul => zip(x, y, |x, y| x * y),
             Binary::Div => zip(x, y, |x, y| x / y),
+            Binary::DivTrunc => zip(x, y, |x, y| (x / y).trunc()),
+            Binary::DivFloor => zip(x, y, |x, y| (x / y).floor()),
             Binary::Maximum => zip(x, y, larger),
             Binary::Minimum => zip(x, y, smaller),
             Binary::Pow => zip(x, y, f32::powf),
-            Binary::And => unreachable!("floats have no bits to combine"),
+            Binary::And | Binary::Or | Binary::Xor => unreachable!("{f:?} of floats is refused"),
         }
     }
 }
@@ -241,10 +249,12 @@ impl Math for f64 {
             Binary::Sub => zip(x, y, |x, y| x - y),
             Binary::Mul => zip(x, y, |x, y| x * y),
             Binary::Div => zip(x, y, |x, y| x / y),
+            Binary::DivTrunc => zip(x, y, |x, y| (x / y).trunc()),
+            Binary::DivFloor => zip(x, y, |x, y| (x / y).floor()),
             Binary::Maximum => zip(x, y, larger),
             Binary::Minimum => zip(x, y, smaller),
             Binary::Pow => zip(x, y, f64::powf),
-            Binary::And => unreachable!("floats have no bits to combine"),
+            Binary::And | Binary::Or | Binary::Xor => unreachable!("{f:?} of floats is refused"),
         }
     }
 }
@@ -270,6 +280,22 @@ fn pow_i64(base: i64, exponent: i64) -> i64 {
     result
 }
 
+/// `x / y` rounded toward 0, modulo 2^64; 0 if `y` is.
+fn trunc_div(x: i64, y: i64) -> i64 {
+    if y == 0 { 0 } else { x.wrapping_div(y) }
+}
+
+/// `x / y` rounded down, modulo 2^64; 0 if `y` is.
+fn floor_div(x: i64, y: i64) -> i64 {
+    let quotient = trunc_div(x, y);
+    let inexact = y != 0 && x.wrapping_rem(y) != 0;
+    if inexact && (x < 0) != (y < 0) {
+        quotient - 1
+    } else {
+        quotient
+    }
+}
+
 impl Math for i64 {
     fn unary(f: Unary, x: &mut [i64]) {
         match f {
@@ -288,7 +314,11 @@ impl Math for i64 {
             Binary::Maximum => zip(x, y, i64::max),
             Binary::Minimum => zip(x, y, i64::min),
             Binary::Pow => zip(x, y, pow_i64),
+            Binary::DivTrunc => zip(x, y, trunc_div),
+            Binary::DivFloor => zip(x, y, floor_div),
             Binary::And => zip(x, y, |x, y| x & y),
+            Binary::Or => zip(x, y, |x, y| x | y),
+            Binary::Xor => zip(x, y, |x, y| x ^ y),
             Binary::Div => unreachable!("true division computes in floats"),
         }
     }

@@ -47,9 +47,9 @@ macro_rules! for_each_missing_operator {
             aclnnBatchNormReduceBackward aclnnBatchNormReduceBackwardGetWorkspaceSize; aclnnBatchNormStats aclnnBatchNormStatsGetWorkspaceSize; aclnnBernoulli aclnnBernoulliGetWorkspaceSize;
             aclnnBernoulliTensor aclnnBernoulliTensorGetWorkspaceSize; aclnnBinaryCrossEntropy aclnnBinaryCrossEntropyGetWorkspaceSize; aclnnBinaryCrossEntropyBackward aclnnBinaryCrossEntropyBackwardGetWorkspaceSize;
             aclnnBinaryCrossEntropyWithLogits aclnnBinaryCrossEntropyWithLogitsGetWorkspaceSize; aclnnBinaryCrossEntropyWithLogitsBackward aclnnBinaryCrossEntropyWithLogitsBackwardGetWorkspaceSize; aclnnBinaryCrossEntropyWithLogitsTargetBackward aclnnBinaryCrossEntropyWithLogitsTargetBackwardGetWorkspaceSize;
-            aclnnBincount aclnnBincountGetWorkspaceSize; aclnnBitwiseAndTensor aclnnBitwiseAndTensorGetWorkspaceSize;
+            aclnnBincount aclnnBincountGetWorkspaceSize;
             aclnnBitwiseAndTensorOut aclnnBitwiseAndTensorOutGetWorkspaceSize; aclnnBitwiseNot aclnnBitwiseNotGetWorkspaceSize; aclnnBitwiseOrScalar aclnnBitwiseOrScalarGetWorkspaceSize;
-            aclnnBitwiseOrTensor aclnnBitwiseOrTensorGetWorkspaceSize; aclnnBitwiseXorScalar aclnnBitwiseXorScalarGetWorkspaceSize; aclnnBitwiseXorTensor aclnnBitwiseXorTensorGetWorkspaceSize;
+            aclnnBitwiseXorScalar aclnnBitwiseXorScalarGetWorkspaceSize;
             aclnnBlockSparseAttention aclnnBlockSparseAttentionGetWorkspaceSize; aclnnBlockSparseAttentionGrad aclnnBlockSparseAttentionGradGetWorkspaceSize; aclnnBucketize aclnnBucketizeGetWorkspaceSize;
             aclnnCIoU aclnnCIoUGetWorkspaceSize; aclnnCdist aclnnCdistGetWorkspaceSize; aclnnCdistBackward aclnnCdistBackwardGetWorkspaceSize;
             aclnnCeil aclnnCeilGetWorkspaceSize; aclnnCelu aclnnCeluGetWorkspaceSize; aclnnChamferDistanceBackward aclnnChamferDistanceBackwardGetWorkspaceSize;
@@ -69,7 +69,7 @@ macro_rules! for_each_missing_operator {
             aclnnDenseLightningIndexerGradKLLoss aclnnDenseLightningIndexerGradKLLossGetWorkspaceSize; aclnnDenseLightningIndexerSoftmaxLse aclnnDenseLightningIndexerSoftmaxLseGetWorkspaceSize; aclnnDequantBias aclnnDequantBiasGetWorkspaceSize;
             aclnnDequantRopeQuantKvcache aclnnDequantRopeQuantKvcacheGetWorkspaceSize; aclnnDequantSwigluQuant aclnnDequantSwigluQuantGetWorkspaceSize; aclnnDequantSwigluQuantV2 aclnnDequantSwigluQuantV2GetWorkspaceSize;
             aclnnDiag aclnnDiagGetWorkspaceSize; aclnnDiagFlat aclnnDiagFlatGetWorkspaceSize; aclnnDigamma aclnnDigammaGetWorkspaceSize;
-            aclnnDistributeBarrier aclnnDistributeBarrierGetWorkspaceSize; aclnnDistributeBarrierV2 aclnnDistributeBarrierV2GetWorkspaceSize; aclnnDivMod aclnnDivModGetWorkspaceSize;
+            aclnnDistributeBarrier aclnnDistributeBarrierGetWorkspaceSize; aclnnDistributeBarrierV2 aclnnDistributeBarrierV2GetWorkspaceSize;
             aclnnDivMods aclnnDivModsGetWorkspaceSize; aclnnDivV3 aclnnDivV3GetWorkspaceSize;
             aclnnDot aclnnDotGetWorkspaceSize; aclnnDropout aclnnDropoutGetWorkspaceSize; aclnnDropoutBackward aclnnDropoutBackwardGetWorkspaceSize;
             aclnnDropoutDoMask aclnnDropoutDoMaskGetWorkspaceSize; aclnnDropoutGenMask aclnnDropoutGenMaskGetWorkspaceSize; aclnnDropoutGenMaskV2 aclnnDropoutGenMaskV2GetWorkspaceSize;

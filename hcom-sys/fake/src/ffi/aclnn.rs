@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "the C interface hands over raw pointers")]
 #![allow(non_snake_case, reason = "names are those of the C interface")]
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 use hcom_sys::bindings::{
     aclDataType, aclIntArray, aclOpExecutor, aclScalar, aclTensor, aclTensorList, aclnnStatus,
@@ -69,6 +69,14 @@ macro_rules! for_each_operator {
                 = elementwise::binary(Binary::Maximum, self_, other, out);
             aclnnMinimum aclnnMinimumGetWorkspaceSize(self_: *const aclTensor, other: *const aclTensor, out: *mut aclTensor)
                 = elementwise::binary(Binary::Minimum, self_, other, out);
+            aclnnDivMod aclnnDivModGetWorkspaceSize(self_: *const aclTensor, other: *const aclTensor, mode: c_int, out: *mut aclTensor)
+                = elementwise::div_mod(self_, other, mode, out);
+            aclnnBitwiseAndTensor aclnnBitwiseAndTensorGetWorkspaceSize(self_: *const aclTensor, other: *const aclTensor, out: *mut aclTensor)
+                = elementwise::binary(Binary::And, self_, other, out);
+            aclnnBitwiseOrTensor aclnnBitwiseOrTensorGetWorkspaceSize(self_: *const aclTensor, other: *const aclTensor, out: *mut aclTensor)
+                = elementwise::binary(Binary::Or, self_, other, out);
+            aclnnBitwiseXorTensor aclnnBitwiseXorTensorGetWorkspaceSize(self_: *const aclTensor, other: *const aclTensor, out: *mut aclTensor)
+                = elementwise::binary(Binary::Xor, self_, other, out);
             aclnnPowTensorTensor aclnnPowTensorTensorGetWorkspaceSize(self_: *const aclTensor, exponent: *const aclTensor, out: *mut aclTensor)
                 = elementwise::binary(Binary::Pow, self_, exponent, out);
             aclnnAdds aclnnAddsGetWorkspaceSize(self_: *const aclTensor, other: *const aclScalar, alpha: *const aclScalar, out: *mut aclTensor)

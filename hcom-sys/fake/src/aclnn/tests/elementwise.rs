@@ -362,6 +362,73 @@ fn types_promote_and_integers_wrap() {
 }
 
 #[test]
+fn bits_combine_and_integers_divide() {
+    type Row = (&'static str, Two, Second, [f64; 3]);
+    let rows: [Row; 3] = [
+        (
+            "and",
+            aclnnBitwiseAndTensorGetWorkspaceSize,
+            aclnnBitwiseAndTensor,
+            [8.0, 1.0, 2.0],
+        ),
+        (
+            "or",
+            aclnnBitwiseOrTensorGetWorkspaceSize,
+            aclnnBitwiseOrTensor,
+            [14.0, 127.0, 3.0],
+        ),
+        (
+            "xor",
+            aclnnBitwiseXorTensorGetWorkspaceSize,
+            aclnnBitwiseXorTensor,
+            [6.0, 126.0, 1.0],
+        ),
+    ];
+    for (name, first, second, expected) in rows {
+        for &dtype in &[Type::I8, Type::I16, Type::I32, Type::I64, Type::U8] {
+            let x = Dev::of(dtype, &[3], &[12.0, 127.0, 3.0], Form::Plain);
+            let y = Dev::of(dtype, &[3], &[10.0, 1.0, 2.0], Form::Plain);
+            let out = Dev::new(dtype, &[3], Form::Plain);
+            run_two(first, second, &x, &y, &out);
+            assert_close(name, &out, &expected);
+        }
+        let float = Dev::of(Type::F32, &[3], &[1.0, 2.0, 3.0], Form::Plain);
+        let (mut size, mut executor) = (0, ptr::null_mut());
+        // SAFETY: both answers may be written.
+        let status = unsafe {
+            first(
+                float.handle,
+                float.handle,
+                float.handle,
+                &mut size,
+                &mut executor,
+            )
+        };
+        assert_ne!(status, 0, "{name} of floats");
+    }
+    let large = 1i64 << 62;
+    let x = Dev::of(
+        Type::I64,
+        &[4],
+        &[-7.0, 7.0, large as f64, 5.0],
+        Form::Plain,
+    );
+    let y = Dev::of(Type::I64, &[4], &[2.0, -2.0, 3.0, 0.0], Form::Plain);
+    let out = Dev::new(Type::I64, &[4], Form::Plain);
+    run!(aclnnDivMod aclnnDivModGetWorkspaceSize(x, y, 1, out));
+    assert_eq!(out.values(), [-3.0, -3.0, (large / 3) as f64, 0.0]);
+    run!(aclnnDivMod aclnnDivModGetWorkspaceSize(x, y, 2, out));
+    assert_eq!(out.values(), [-4.0, -4.0, (large / 3) as f64, 0.0]);
+    let float = Dev::new(Type::F32, &[4], Form::Plain);
+    run!(aclnnDivMod aclnnDivModGetWorkspaceSize(x, y, 0, float));
+    assert_close(
+        "exact quotient",
+        &float,
+        &[-3.5, -3.5, large as f64 / 3.0, f64::INFINITY],
+    );
+}
+
+#[test]
 fn sixteen_bit_sums_round_once() {
     let out = Dev::new(Type::F16, &[2], Form::Plain);
     let x = Dev::of(Type::F16, &[2], &[1.0, 2048.0], Form::Plain);
