@@ -48,6 +48,7 @@
 //! | text and pictures | [`text`], [`parse`], `Display` of [`Graph`], [`dot`](fn@dot) |
 //! | messages | [`Diagnostic`], [`Diagnostics`], [`Code`] |
 //! | what ranks must agree on | [`order`] |
+//! | orders in which nodes may be listed | [`topology`] |
 //! | what a program means | [`interpret`](fn@interpret) |
 //! | rewrites | [`pass`] |
 //! | estimates, lifetimes, what a chip takes | [`CostModel`], [`liveness`], [`capabilities`] |
@@ -85,6 +86,7 @@ pub mod order;
 pub mod pass;
 mod shape;
 pub mod text;
+pub mod topology;
 mod types;
 mod valid;
 
@@ -106,4 +108,5 @@ pub use op::{
 pub use order::{Mismatch, Row, planner_digest, rows, rows_hash};
 pub use shape::{Bindings, Dim, DimError, Guard, Shape};
 pub use text::parse;
+pub use topology::TopologyOrder;
 pub use types::{DType, Type, UnknownDType};

@@ -68,6 +68,17 @@ pub fn run(graph: &Graph, passes: &[&dyn Pass]) -> Result<Graph, PassError> {
 
 /// The graph with the changes made. Fails when it is not valid.
 pub fn apply(graph: &Graph, rewrite: &Rewrite) -> Result<Graph, Diagnostics> {
+    let kept = graph.nodes().map(|(id, _)| id);
+    let kept: Vec<NodeId> = kept.filter(|id| !rewrite.removed.contains(id)).collect();
+    rebuild(graph, &kept, rewrite)
+}
+
+/// The graph of these nodes in this order, with the replacements made.
+pub(crate) fn rebuild(
+    graph: &Graph,
+    nodes: &[NodeId],
+    rewrite: &Rewrite,
+) -> Result<Graph, Diagnostics> {
     let mut builder = Builder::new(graph.name());
     for symbol in graph.symbols() {
         builder.symbol(symbol);
@@ -93,10 +104,8 @@ pub fn apply(graph: &Graph, rewrite: &Rewrite) -> Result<Graph, Diagnostics> {
             )
         })
     };
-    for (id, node) in graph
-        .nodes()
-        .filter(|(id, _)| !rewrite.removed.contains(id))
-    {
+    for &id in nodes {
+        let node = graph.node(id);
         let operands = node.operands.iter().map(|&value| resolve(&values, value));
         let operands = operands
             .collect::<Result<Vec<ValueId>, Diagnostic>>()

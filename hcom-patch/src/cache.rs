@@ -1,12 +1,14 @@
 //! What a compiled function remembers: whole graphs by the guards of their call, pieces by their
 //! text.
 
-use crate::compile::{Launchable, Run};
+use crate::compile::{Launchable, Make, Run};
 use crate::recording::{Piece, Recording};
+use crate::sizes;
 use crate::{DType, Error, Tensor};
-use hcom_runtime::Executable;
+use hcom_ir::{Bindings, Graph, Shape};
+use hcom_runtime::{Executable, varies_by_rank};
 use rustc_hash::FxHashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What must be equal for a recorded graph to stand for a call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -18,7 +20,8 @@ pub(crate) struct Guards {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Argument {
     dtype: DType,
-    shape: Vec<u64>,
+    /// None where the graph tells which sizes it takes.
+    shape: Option<Vec<u64>>,
     /// Position of the first argument that is the same tensor.
     first: usize,
 }
@@ -30,11 +33,20 @@ impl Guards {
             .iter()
             .map(|tensor| Argument {
                 dtype: tensor.dtype(),
-                shape: tensor.shape().to_vec(),
+                shape: Some(tensor.shape().to_vec()),
                 first: position(arguments, tensor).unwrap_or_default(),
             })
             .collect();
         Guards { arguments, cut }
+    }
+
+    /// These guards without the sizes.
+    pub(crate) fn of_any_size(&self) -> Guards {
+        let mut guards = self.clone();
+        for argument in &mut guards.arguments {
+            argument.shape = None;
+        }
+        guards
     }
 
     pub(crate) fn cut(&self) -> bool {
@@ -60,7 +72,13 @@ enum Source {
 /// A function that is one graph.
 pub(crate) struct Whole {
     /// `None` if the function does nothing.
-    executable: Option<Launchable>,
+    graph: Option<Graph>,
+    /// The shapes of the arguments, in which sizes may be symbols of the graph.
+    shapes: Vec<Shape>,
+    /// Whether the other ranks' graphs have to be asked for at each launch.
+    varies: bool,
+    /// By the values of the symbols.
+    executables: Mutex<FxHashMap<Bindings, Launchable>>,
     inputs: Vec<Source>,
     written: Vec<usize>,
     returned: Vec<Source>,
@@ -71,6 +89,7 @@ pub(crate) struct Whole {
 impl Whole {
     pub(crate) fn new(
         recording: Recording,
+        shapes: Vec<Shape>,
         executable: Option<Launchable>,
         arguments: &[Tensor],
     ) -> Whole {
@@ -81,11 +100,12 @@ impl Whole {
             ..
         } = recording;
         let Piece {
+            graph,
             inputs,
             written,
             outputs,
-            ..
         } = piece;
+        let bindings = sizes::bind(&graph, &shapes, arguments).unwrap_or_default();
         let source = |tensor: Tensor| match position(arguments, &tensor) {
             Some(position) => Source::Argument(position),
             None => Source::Captured(tensor),
@@ -102,12 +122,49 @@ impl Whole {
             .filter_map(|tensor| Some((tensor.clone(), position(arguments, &tensor)?)))
             .collect();
         Whole {
-            executable,
+            varies: varies_by_rank(&graph),
+            graph: executable.is_some().then_some(graph),
+            shapes,
+            executables: Mutex::new(executable.map(|it| (bindings, it)).into_iter().collect()),
             inputs: inputs.into_iter().map(source).collect(),
             written,
             returned,
             aliases,
         }
+    }
+
+    /// Whether the graph takes arguments of these sizes.
+    fn takes(&self, arguments: &[Tensor]) -> bool {
+        self.graph
+            .as_ref()
+            .is_none_or(|graph| sizes::bind(graph, &self.shapes, arguments).is_some())
+    }
+
+    /// The executable for arguments of these sizes, made by `make` where there is none yet; none
+    /// if the function does nothing.
+    fn executable(
+        &self,
+        arguments: &[Tensor],
+        make: Make<'_>,
+    ) -> Result<Option<Launchable>, Error> {
+        let Some(graph) = &self.graph else {
+            return Ok(None);
+        };
+        let bindings = sizes::bind(graph, &self.shapes, arguments).unwrap_or_default();
+        if self.varies {
+            return Ok(Some(make(&graph.bind(&bindings)?)?));
+        }
+        let known = || {
+            self.executables
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        if let Some(executable) = known().get(&bindings) {
+            return Ok(Some(executable.clone()));
+        }
+        let executable = make(&graph.bind(&bindings)?)?;
+        known().insert(bindings, executable.clone());
+        Ok(Some(executable))
     }
 
     /// Whether arguments and captured tensors coincide just as they did when it was recorded.
@@ -124,13 +181,18 @@ impl Whole {
     }
 
     /// Runs the graph on `arguments` and returns what the function would.
-    pub(crate) fn launch(&self, arguments: &[Tensor], run: Run<'_>) -> Result<Vec<Tensor>, Error> {
+    pub(crate) fn launch(
+        &self,
+        arguments: &[Tensor],
+        make: Make<'_>,
+        run: Run<'_>,
+    ) -> Result<Vec<Tensor>, Error> {
         let outside = |source: &Source| match source {
             Source::Argument(position) => Some(arguments[*position].clone()),
             Source::Captured(tensor) => Some(tensor.clone()),
             Source::Output(_) => None,
         };
-        let outputs: Vec<Tensor> = match &self.executable {
+        let outputs: Vec<Tensor> = match self.executable(arguments, make)? {
             Some(executable) => {
                 let inputs: Vec<Tensor> = self.inputs.iter().filter_map(outside).collect();
                 let arrays = executable.run(&inputs, &self.written, run)?;
@@ -150,28 +212,39 @@ impl Whole {
     }
 }
 
+/// What an executable is found by: the text of its graph, and for a graph that varies by rank the
+/// digest of all ranks' graphs.
+pub(crate) type Found = (String, Option<[u8; 32]>);
+
 /// Everything one rank remembers of one compiled function.
 #[derive(Default)]
 pub(crate) struct Cache {
     wholes: FxHashMap<Guards, Vec<Arc<Whole>>>,
-    pieces: FxHashMap<String, Arc<Executable>>,
+    pieces: FxHashMap<Found, Arc<Executable>>,
 }
 
 impl Cache {
     pub(crate) fn find(&self, guards: &Guards, arguments: &[Tensor]) -> Option<Arc<Whole>> {
-        let wholes = self.wholes.get(guards)?;
-        wholes.iter().find(|whole| whole.fits(arguments)).cloned()
+        let fits = |whole: &&Arc<Whole>| whole.fits(arguments) && whole.takes(arguments);
+        let of = |guards: &Guards| -> Option<Arc<Whole>> {
+            self.wholes.get(guards)?.iter().find(fits).cloned()
+        };
+        of(guards).or_else(|| of(&guards.of_any_size()))
     }
 
     pub(crate) fn keep(&mut self, guards: Guards, whole: Whole) {
+        let guards = match whole.graph.as_ref().is_none_or(Graph::is_fixed) {
+            true => guards,
+            false => guards.of_any_size(),
+        };
         self.wholes.entry(guards).or_default().push(Arc::new(whole));
     }
 
-    pub(crate) fn piece(&self, text: &str) -> Option<Arc<Executable>> {
-        self.pieces.get(text).cloned()
+    pub(crate) fn piece(&self, found: &Found) -> Option<Arc<Executable>> {
+        self.pieces.get(found).cloned()
     }
 
-    pub(crate) fn keep_piece(&mut self, text: String, executable: Arc<Executable>) {
-        self.pieces.insert(text, executable);
+    pub(crate) fn keep_piece(&mut self, found: Found, executable: Arc<Executable>) {
+        self.pieces.insert(found, executable);
     }
 }

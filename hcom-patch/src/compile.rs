@@ -7,10 +7,12 @@
 
 use crate::cache::{Cache, Guards, Whole};
 use crate::rank::{Rank, patched};
-use crate::recording::{Break, Piece, Recorder};
+use crate::recording::{Break, Piece, Recorder, Rules};
 use crate::scope::{self, Scope};
+use crate::sizes::{self, Free, Seen};
 use crate::{Error, Tensor};
-use hcom_runtime::{Array, CompileOptions, Executable, Mode, Trace, Uniformity};
+use hcom_ir::{Graph, Shape, TopologyOrder, topology};
+use hcom_runtime::{Array, CompileOptions, Executable, Mode, Trace, Uniformity, varies_by_rank};
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -27,11 +29,35 @@ pub enum Collectives {
     Cut,
 }
 
+/// Which sizes of the arguments one graph leaves open.
+///
+/// A size is left open only where the function does not need it as a number: one whose
+/// [`Tensor::shape`] is read, or without which an operation cannot be typed, is fixed, and the
+/// function recorded again. Sizes of 0 and 1 are always fixed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Shapes {
+    /// Those in which calls have differed: the second size of a dimension is recorded as a symbol.
+    #[default]
+    Automatic,
+    /// None: each shape has a graph of its own.
+    Static,
+    /// These, as (argument, dimension), from the first call on.
+    Dynamic(Vec<(usize, usize)>),
+}
+
 /// How a function is compiled.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// What becomes of collective calls.
     pub collectives: Collectives,
+    /// Which sizes one graph leaves open.
+    pub shapes: Shapes,
+    /// Whether a recorded function may [start](crate::dist::start) collectives and wait for them
+    /// later. Otherwise that is an error, since a graph overlaps by itself.
+    pub async_collectives: bool,
+    /// In which order the nodes of a graph are listed before it is planned. The sequence of each
+    /// group's collectives is that of the program in any of them.
+    pub order: TopologyOrder,
     /// How graphs are launched.
     pub mode: Mode,
     /// Name of the graph; the pieces after the first are called `name_1`, `name_2`, ….
@@ -39,10 +65,14 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// Collectives as patched, streams overlapped, name `main`.
+    /// Collectives as patched and never started apart, sizes opened as they differ, streams
+    /// overlapped, name `main`.
     fn default() -> Config {
         Config {
             collectives: Collectives::Global,
+            shapes: Shapes::Automatic,
+            async_collectives: false,
+            order: TopologyOrder::default(),
             mode: Mode::Overlapped,
             name: "main".to_owned(),
         }
@@ -63,6 +93,8 @@ pub struct Report {
     pub breaks: Vec<Break>,
     /// The graphs in text, in the order of launch.
     pub text: Vec<String>,
+    /// Collectives that were started and never waited for, with the place of the start.
+    pub unwaited: Vec<String>,
     /// How often the function itself ran.
     pub recordings: u64,
     /// How often its graph was launched without running it.
@@ -79,6 +111,7 @@ impl Default for Report {
             uniformity: Uniformity::Uniform,
             breaks: Vec::new(),
             text: Vec::new(),
+            unwaited: Vec::new(),
             recordings: 0,
             replays: 0,
             compiles: 0,
@@ -87,10 +120,10 @@ impl Default for Report {
 }
 
 impl Report {
-    fn add(&mut self, piece: &Piece, text: &str, executable: &Executable) {
+    fn add(&mut self, piece: &Piece, executable: &Executable) {
         self.graphs += 1;
         self.collectives += piece.collectives();
-        self.text.push(text.to_owned());
+        self.text.push(piece.graph.to_string());
         if let Uniformity::Uniform = self.uniformity {
             self.uniformity = executable.uniformity().clone();
         }
@@ -109,6 +142,7 @@ pub struct Compiled<F> {
 #[derive(Default)]
 struct State {
     cache: Cache,
+    sizes: Seen,
     report: Report,
     executables: Vec<Arc<Executable>>,
 }
@@ -117,8 +151,8 @@ struct State {
 ///
 /// Nothing runs yet. The first call with given argument types runs `f` while a graph is recorded,
 /// and launches the graph. If `f` never needed a value in between, later calls that meet the guards
-/// launch the graph without running `f`. The guards are: the arguments' element types and shapes,
-/// which of them are the same tensor, which of them `f` also captured, the rank with its world, and
+/// launch the graph without running `f`. The guards are: the arguments' element types and shapes (of
+/// which [`Shapes`] may leave sizes open), which of them are the same tensor, which of them `f` also captured, the rank with its world, and
 /// whether collectives are recorded. Groups are values of the recorded function, and part of its
 /// graph.
 ///
@@ -163,7 +197,8 @@ where
         // No lock is held while a graph runs or a function records.
         let whole = lock(&state).cache.find(&guards, arguments);
         if let Some(whole) = whole {
-            let results = whole.launch(arguments, &mut plain)?;
+            let pieces = self.pieces(&rank, &state);
+            let results = whole.launch(arguments, &|graph| pieces.find(graph), &mut plain)?;
             lock(&state).report.replays += 1;
             return Ok(results);
         }
@@ -182,16 +217,19 @@ where
         let rank = Rank::current()?;
         let state = lock(&self.ranks).get(&rank.id).map(Arc::clone);
         let guards = self.guards(arguments);
-        let whole = state.and_then(|state| lock(&state).cache.find(&guards, arguments));
+        let state = state.ok_or(Error::NoGraph)?;
+        let whole = lock(&state).cache.find(&guards, arguments);
+        let pieces = self.pieces(&rank, &state);
         let mut trace = None;
-        let results =
-            whole
-                .ok_or(Error::NoGraph)?
-                .launch(arguments, &mut |executable, inputs| {
-                    let (outputs, traced) = executable.run_traced(inputs)?;
-                    trace = Some(traced);
-                    Ok(outputs)
-                })?;
+        let results = whole.ok_or(Error::NoGraph)?.launch(
+            arguments,
+            &|graph| pieces.find(graph),
+            &mut |executable, inputs| {
+                let (outputs, traced) = executable.run_traced(inputs)?;
+                trace = Some(traced);
+                Ok(outputs)
+            },
+        )?;
         Ok((results, trace.ok_or(Error::NoGraph)?))
     }
 
@@ -223,8 +261,16 @@ where
         state.map_or_else(Report::default, |state| lock(&state).report.clone())
     }
 
-    /// Runs the function while recording it, launches its pieces, and keeps the graph if it is
-    /// whole.
+    fn pieces(&self, rank: &Rank, state: &Arc<Mutex<State>>) -> Pieces {
+        Pieces {
+            rank: rank.clone(),
+            state: Arc::clone(state),
+            mode: self.config.mode,
+            order: self.config.order,
+        }
+    }
+
+    /// Records the function, with as many sizes left open as it allows.
     fn record(
         &self,
         rank: &Rank,
@@ -232,6 +278,31 @@ where
         guards: Guards,
         arguments: &[Tensor],
     ) -> Result<Vec<Tensor>, Error> {
+        let mut free = lock(state).sizes.choose(&self.config.shapes, arguments);
+        if guards.cut() {
+            free.clear();
+        }
+        loop {
+            match self.attempt(rank, state, &guards, arguments, &free)? {
+                Attempt::Done(results) => return Ok(results),
+                Attempt::Needs(places) => {
+                    lock(state).sizes.fix(&places);
+                    free = free.difference(&places).copied().collect();
+                }
+            }
+        }
+    }
+
+    /// Runs the function while recording it with the sizes at `free` left open, launches its
+    /// pieces, and keeps the graph if it is whole.
+    fn attempt(
+        &self,
+        rank: &Rank,
+        state: &Arc<Mutex<State>>,
+        guards: &Guards,
+        arguments: &[Tensor],
+        free: &Free,
+    ) -> Result<Attempt, Error> {
         {
             let State {
                 report,
@@ -246,37 +317,48 @@ where
                 ..Report::default()
             };
         }
-        let pieces = Pieces {
-            rank: rank.clone(),
-            state: Arc::clone(state),
-            mode: self.config.mode,
-        };
+        let pieces = self.pieces(rank, state);
         let launch = {
             let pieces = pieces.clone();
-            Box::new(move |piece: &Piece| pieces.executable(piece)?.launch(piece))
+            Box::new(move |piece: &Piece| pieces.executable(piece, &piece.graph)?.launch(piece))
         };
-        let recorder = Recorder::new(
-            &self.config.name,
-            (rank.rank, rank.world_size),
-            guards.cut(),
-            arguments,
-            Some(launch),
-        )?;
-        let capture = recorder.capture();
-        let marked: Vec<Tensor> = arguments
-            .iter()
-            .map(|tensor| tensor.as_argument_of(capture))
-            .collect();
+        let rules = Rules {
+            cut: guards.cut(),
+            asynchronous: self.config.async_collectives,
+        };
+        let place = (rank.rank, rank.world_size);
+        let name = &self.config.name;
+        let recorder = Recorder::new(name, place, rules, arguments, free.clone(), Some(launch));
+        let marked = recorder.marked(arguments);
         let scope = Scope::open(recorder)?;
-        let returned = (self.f)(&marked)?;
-        let recording = scope.complete(&returned)?.0;
+        let returned = (self.f)(&marked);
+        let recorder = scope.end();
 
-        lock(state).report.breaks.clone_from(&recording.breaks);
+        let read = recorder.sizes_read();
+        let recorded = returned.and_then(|returned| recorder.finish(&returned));
+        if !read.is_empty() {
+            return Ok(Attempt::Needs(read));
+        }
+        let recording = match recorded {
+            Ok(recording) => recording,
+            // With sizes left open, whatever went wrong may be due to that.
+            Err(_) if !free.is_empty() => return Ok(Attempt::Needs(free.clone())),
+            Err(error) => return Err(error),
+        };
+        {
+            let report = &mut lock(state).report;
+            report.breaks.clone_from(&recording.breaks);
+            report.unwaited.clone_from(&recording.unwaited);
+        }
         let piece = &recording.piece;
+        let shapes: Vec<Shape> = marked.iter().map(|x| x.ty().shape.clone()).collect();
         let executable = if piece.is_empty() {
             None
+        } else if piece.graph.is_fixed() {
+            Some(pieces.executable(piece, &piece.graph)?)
         } else {
-            Some(pieces.executable(piece)?)
+            let bindings = sizes::bind(&piece.graph, &shapes, arguments).unwrap_or_default();
+            Some(pieces.executable(piece, &piece.graph.bind(&bindings)?)?)
         };
         if let Some(executable) = &executable {
             let arrays = executable.launch(piece)?;
@@ -286,11 +368,19 @@ where
         }
         let returned = recording.returned.clone();
         if recording.breaks.is_empty() {
-            let whole = Whole::new(recording, executable, arguments);
-            lock(state).cache.keep(guards, whole);
+            let whole = Whole::new(recording, shapes, executable, arguments);
+            lock(state).cache.keep(guards.clone(), whole);
         }
-        Ok(returned)
+        Ok(Attempt::Done(returned))
     }
+}
+
+/// What became of a recording.
+enum Attempt {
+    /// The function's results.
+    Done(Vec<Tensor>),
+    /// The sizes at these places have to be numbers.
+    Needs(Free),
 }
 
 /// Finds or makes the executables of pieces on one rank.
@@ -299,37 +389,50 @@ struct Pieces {
     rank: Rank,
     state: Arc<Mutex<State>>,
     mode: Mode,
+    order: TopologyOrder,
 }
 
 impl Pieces {
-    /// The executable of `piece`, found by its text. Counts the piece as launched.
-    fn executable(&self, piece: &Piece) -> Result<Launchable, Error> {
-        let text = piece.graph.to_string();
-        let known = lock(&self.state).cache.piece(&text);
-        let executable = match known {
-            Some(executable) => executable,
-            None => {
-                let options = CompileOptions {
-                    mode: self.mode,
-                    name: piece.graph.name().to_owned(),
-                    ..CompileOptions::default()
-                };
-                let runtime = self.rank.runtime("compile")?;
-                let executable = Arc::new(runtime.compile(&piece.graph, &options)?);
-                let state = &mut lock(&self.state);
-                state.report.compiles += 1;
-                state
-                    .cache
-                    .keep_piece(text.clone(), Arc::clone(&executable));
-                executable
-            }
-        };
+    /// The executable of `graph`, which is that of `piece` with its sizes known. Counts the piece
+    /// as launched.
+    fn executable(&self, piece: &Piece, graph: &Graph) -> Result<Launchable, Error> {
+        let executable = self.find(graph)?;
         let state = &mut *lock(&self.state);
-        state.report.add(piece, &text, &executable);
-        state.executables.push(Arc::clone(&executable));
+        state.report.add(piece, &executable.0);
+        state.executables.push(Arc::clone(&executable.0));
+        Ok(executable)
+    }
+
+    /// The executable of `graph`, found by its text.
+    ///
+    /// Where the graph varies by rank, all ranks that launch it call this at the same time.
+    fn find(&self, graph: &Graph) -> Result<Launchable, Error> {
+        let runtime = self.rank.runtime("compile")?;
+        let joint = match varies_by_rank(graph) {
+            true => Some(runtime.joint_digest(graph)?),
+            false => None,
+        };
+        let found = (graph.to_string(), joint);
+        let known = lock(&self.state).cache.piece(&found);
+        if let Some(executable) = known {
+            return Ok(Launchable(executable));
+        }
+        let options = CompileOptions {
+            mode: self.mode,
+            name: graph.name().to_owned(),
+            ..CompileOptions::default()
+        };
+        let sorted = topology::sort(graph, self.order)?;
+        let executable = Arc::new(runtime.compile(&sorted, &options)?);
+        let state = &mut lock(&self.state);
+        state.report.compiles += 1;
+        state.cache.keep_piece(found, Arc::clone(&executable));
         Ok(Launchable(executable))
     }
 }
+
+/// How the executable of a graph with known sizes is made.
+pub(crate) type Make<'a> = &'a dyn Fn(&Graph) -> Result<Launchable, Error>;
 
 /// How an executable runs on arrays.
 pub(crate) type Run<'a> =

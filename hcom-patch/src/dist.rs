@@ -16,15 +16,17 @@ use std::sync::Arc;
 
 mod calls;
 mod transfers;
+mod work;
 
 pub use calls::{
     all_gather, all_gather_into_tensor, all_gather_into_tensor_uneven, all_reduce, all_to_all,
-    all_to_all_single, barrier, broadcast, gather, reduce, reduce_scatter, reduce_scatter_tensor,
-    reduce_scatter_tensor_uneven, scatter,
+    all_to_all_single, all_to_all_single_dims, barrier, broadcast, gather, reduce, reduce_scatter,
+    reduce_scatter_tensor, reduce_scatter_tensor_uneven, scatter,
 };
 pub use hcom_convert::{Peer, Reduction, Root};
 pub use hcom_ir::ReduceOp;
 pub use transfers::{Transfer, batch_isend_irecv, irecv, isend, recv, send};
+pub use work::{Work, start};
 
 /// The collective calls, run now or recorded.
 pub(crate) trait CollectiveCalls {

@@ -38,6 +38,24 @@ pub enum Error {
         /// `file:line:column` of the call.
         location: String,
     },
+    /// Calls were started, to be waited for later, in a recording that does not allow it.
+    #[error(
+        "the calls started at {location} cannot be recorded; make them without `dist::start`, as the graph overlaps them by itself, or set `Config::async_collectives`"
+    )]
+    Asynchronous {
+        /// `file:line:column` of the call of `dist::start`.
+        location: String,
+    },
+    /// A tensor is used while a started call may still write it.
+    #[error("the tensor {ty} is in flight: {call}, started at {location}, writes it; `wait` first")]
+    InFlight {
+        /// The tensor's type.
+        ty: Box<Type>,
+        /// The call that writes it.
+        call: &'static str,
+        /// `file:line:column` of the call of `dist::start`.
+        location: String,
+    },
     /// `export` was called while a graph is being recorded.
     #[error("a graph is being recorded already")]
     Recording,

@@ -1,8 +1,9 @@
 //! `export`: the graph of a function, without running it.
 
 use crate::rank::Rank;
-use crate::recording::Recorder;
+use crate::recording::{Recorder, Rules};
 use crate::scope::Scope;
+use crate::sizes::Free;
 use crate::{Error, Tensor};
 use hcom_ir::Graph;
 
@@ -37,14 +38,9 @@ where
 {
     let rank = Rank::current()?;
     let place = (rank.rank, rank.world_size);
-    let recorder = Recorder::new(name, place, false, arguments, None)?;
-    let capture = recorder.capture();
-    let marked: Vec<Tensor> = arguments
-        .iter()
-        .map(|tensor| tensor.as_argument_of(capture))
-        .collect();
+    let recorder = Recorder::new(name, place, Rules::default(), arguments, Free::new(), None);
+    let marked = recorder.marked(arguments);
     let scope = Scope::open(recorder)?;
     let returned = f(&marked)?;
-    let completed = scope.complete(&returned)?;
-    Ok(completed.0.piece.graph)
+    Ok(scope.end().finish(&returned)?.piece.graph)
 }

@@ -43,6 +43,7 @@
 //! | `eager` | operators and collectives, run when called |
 //! | `recording` | operators and collectives, made nodes of a graph; where a graph breaks |
 //! | `scope` | where a recording begins and ends |
+//! | `sizes` | which sizes of arguments are symbols |
 //! | `compile` | compiled functions, guards, the report |
 //! | `cache` | what a compiled function remembers |
 //! | `export` | the graph of a function without running it |
@@ -58,8 +59,7 @@
 //! - A rank is a thread: [`dist::init`] and [`patch_for_hcom`] act on the thread that calls them.
 //!
 //! What it does not do: differentiate; move tensors between devices; notice that a recorded
-//! function has captured other numbers or other handles since (see [`compile()`]); keep
-//! one graph for several shapes.
+//! function has captured other numbers or other handles since (see [`compile()`]).
 
 mod cache;
 mod compile;
@@ -72,14 +72,15 @@ mod ops;
 mod rank;
 mod recording;
 mod scope;
+mod sizes;
 pub mod tensor;
 
-pub use compile::{Collectives, Compiled, Config, Report, compile};
+pub use compile::{Collectives, Compiled, Config, Report, Shapes, compile};
 pub use dist::{Group, Peer, ReduceOp, Reduction, Root};
 pub use error::Error;
 pub use export::export;
 pub use foreign::DeviceTensor;
-pub use hcom_ir::{Element, Literal};
+pub use hcom_ir::{Dim, Element, Literal, Shape, TopologyOrder};
 pub use rank::{PatchGuard, patch_for_hcom};
 pub use recording::Break;
 pub use tensor::{DType, Tensor};

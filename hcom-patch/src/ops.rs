@@ -12,7 +12,7 @@
 
 use crate::tensor::{DType, Tensor};
 use crate::{Error, eager, scope};
-use hcom_ir::{Attr, Attrs, Op};
+use hcom_ir::{Attr, Attrs, Op, Shape};
 use std::panic::Location;
 
 /// Runs or records an operator.
@@ -254,6 +254,27 @@ impl Tensor {
         apply(Op::Split, &[self], attrs)
     }
 
+    /// The same elements in another shape, whose sizes may be [those of tensors](Tensor::dims).
+    #[track_caller]
+    pub fn reshape_to(&self, shape: &Shape) -> Result<Tensor, Error> {
+        one(
+            Op::Reshape,
+            &[self],
+            Attrs::new().with("shape", shape.clone()),
+        )
+    }
+
+    /// A tensor whose elements are all `value`, with sizes that may be [those of
+    /// tensors](Tensor::dims).
+    #[track_caller]
+    pub fn full_to(shape: &Shape, value: f64, dtype: DType) -> Result<Tensor, Error> {
+        let attrs = Attrs::new()
+            .with("shape", shape.clone())
+            .with("value", number(value, dtype))
+            .with("dtype", dtype);
+        one(Op::Fill, &[], attrs)
+    }
+
     /// Repeats dimensions of size 1, and adds leading ones, up to `shape`.
     #[track_caller]
     pub fn expand(&self, shape: &[u64]) -> Result<Tensor, Error> {
@@ -323,11 +344,7 @@ impl Tensor {
     /// A tensor whose elements are all `value`.
     #[track_caller]
     pub fn full(shape: &[u64], value: f64, dtype: DType) -> Result<Tensor, Error> {
-        let attrs = Attrs::new()
-            .with("shape", shape)
-            .with("value", number(value, dtype))
-            .with("dtype", dtype);
-        one(Op::Fill, &[], attrs)
+        Tensor::full_to(&Shape::fixed(shape), value, dtype)
     }
 
     /// A tensor whose elements are all 0.

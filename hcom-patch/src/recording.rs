@@ -9,12 +9,13 @@
 
 use crate::dist::{CollectiveCalls, Group};
 use crate::scope::CaptureId;
+use crate::sizes::{Free, Symbols};
 use crate::tensor::{Tensor, TensorCell};
 use crate::{Error, eager};
 use hcom_convert::{Call, Context, convert};
-use hcom_ir::{Attrs, Builder, Class, Graph, Op, ValueId};
+use hcom_ir::{Attrs, Builder, Class, Graph, Op, Shape, Type, ValueId};
 use hcom_runtime::Array;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::panic::Location;
 use std::sync::{Arc, Weak};
 
@@ -66,6 +67,24 @@ pub(crate) struct Recording {
     /// Captured tensors that are arguments too.
     pub(crate) aliases: Vec<Tensor>,
     pub(crate) returned: Vec<Tensor>,
+    /// Calls that were started and never waited for, with the place of the start.
+    pub(crate) unwaited: Vec<String>,
+}
+
+/// What a recording does with collectives.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Rules {
+    /// Whether a collective ends the piece.
+    pub(crate) cut: bool,
+    /// Whether calls may be started and waited for later.
+    pub(crate) asynchronous: bool,
+}
+
+/// Calls that were started together.
+struct Started {
+    location: String,
+    /// What they write, the value it then has, and the call.
+    writes: Vec<(Tensor, ValueId, &'static str)>,
 }
 
 /// Records one function on one rank.
@@ -74,9 +93,14 @@ pub(crate) struct Recorder {
     capture: CaptureId,
     rank: u32,
     world_size: u32,
-    /// Whether a collective ends the piece.
-    cut: bool,
-    arguments: FxHashSet<u64>,
+    rules: Rules,
+    symbols: Symbols,
+    /// The types of the arguments, by tensor id.
+    arguments: FxHashMap<u64, Type>,
+    /// Everything that was started; what is finished writes nothing more.
+    started: Vec<Started>,
+    /// Positions in `started` of those whose calls are being made, the innermost last.
+    starting: Vec<usize>,
     piece: Draft,
     breaks: Vec<Break>,
     aliases: Vec<Tensor>,
@@ -110,12 +134,12 @@ impl Draft {
     }
 
     /// Makes `tensor` an input, named as the tensor or after its position.
-    fn add_input(&mut self, tensor: &Tensor, prefix: &str) -> ValueId {
+    fn add_input(&mut self, tensor: &Tensor, ty: Type, prefix: &str) -> ValueId {
         let name = match tensor.name() {
             Some(name) => name.to_string(),
             None => format!("{prefix}{}", self.inputs.len()),
         };
-        let value = self.builder.input(&name, tensor.ty().clone(), false);
+        let value = self.builder.input(&name, ty, false);
         self.inputs.push((tensor.unmarked(), value));
         self.current.insert(tensor.id(), value);
         value
@@ -153,33 +177,107 @@ impl Draft {
 }
 
 impl Recorder {
-    /// Starts a graph whose first inputs are `arguments`, a tensor that occurs twice once.
+    /// Starts a graph whose first inputs are `arguments`, a tensor that occurs twice once, with
+    /// symbols for the sizes at `free`.
     pub(crate) fn new(
         name: &str,
         (rank, world_size): (u32, u32),
-        cut: bool,
+        rules: Rules,
         arguments: &[Tensor],
+        free: Free,
         launch: Option<Launch>,
-    ) -> Result<Recorder, Error> {
+    ) -> Recorder {
         let mut piece = Draft::new(name, 0);
-        let mut known = FxHashSet::default();
-        for tensor in arguments {
-            if known.insert(tensor.id()) {
-                piece.add_input(tensor, "x");
-            }
+        let mut symbols = Symbols::new(free);
+        let mut types = FxHashMap::default();
+        for (argument, tensor) in arguments.iter().enumerate() {
+            types.entry(tensor.id()).or_insert_with(|| {
+                let ty = symbols.declare(&mut piece.builder, argument, tensor);
+                piece.add_input(tensor, ty.clone(), "x");
+                ty
+            });
         }
-        Ok(Recorder {
+        Recorder {
             name: name.to_owned(),
             capture: CaptureId::next(),
             rank,
             world_size,
-            cut,
-            arguments: known,
+            rules,
+            symbols,
+            arguments: types,
+            started: Vec::new(),
+            starting: Vec::new(),
             piece,
             breaks: Vec::new(),
             aliases: Vec::new(),
             launch,
-        })
+        }
+    }
+
+    /// The handles that the recorded function is called with.
+    pub(crate) fn marked(&self, arguments: &[Tensor]) -> Vec<Tensor> {
+        let mark = |tensor: &Tensor| {
+            tensor.as_argument_of(self.capture, self.arguments[&tensor.id()].clone())
+        };
+        arguments.iter().map(mark).collect()
+    }
+
+    /// Notes that the function has read the sizes of `shape` as numbers.
+    pub(crate) fn read_sizes(&mut self, shape: &Shape) {
+        self.symbols.read(shape);
+    }
+
+    /// The dimensions of arguments whose sizes the function has read.
+    pub(crate) fn sizes_read(&self) -> Free {
+        self.symbols.places_read()
+    }
+
+    /// Lets the calls up to [`Recorder::end_start`] be waited for later. None where they end the
+    /// graph and run.
+    pub(crate) fn start_work(
+        &mut self,
+        location: &'static Location<'static>,
+    ) -> Result<Option<(CaptureId, usize)>, Error> {
+        if self.rules.cut {
+            return Ok(None);
+        }
+        let location = location.to_string();
+        if !self.rules.asynchronous {
+            return Err(Error::Asynchronous { location });
+        }
+        self.started.push(Started {
+            location,
+            writes: Vec::new(),
+        });
+        let index = self.started.len() - 1;
+        self.starting.push(index);
+        Ok(Some((self.capture, index)))
+    }
+
+    pub(crate) fn end_start(&mut self) {
+        self.starting.pop();
+    }
+
+    /// Lets everything recorded from here on see what these calls write.
+    pub(crate) fn finish_work(&mut self, index: usize) {
+        for (tensor, value, _) in self.started[index].writes.drain(..) {
+            self.piece.current.insert(tensor.id(), value);
+        }
+    }
+
+    /// Finishes everything that was started, and returns what had not been waited for.
+    fn settle(&mut self) -> Vec<String> {
+        let mut unwaited = Vec::new();
+        for index in 0..self.started.len() {
+            let Started { location, writes } = &self.started[index];
+            unwaited.extend(
+                writes
+                    .iter()
+                    .map(|(_, _, call)| format!("{call} at {location}")),
+            );
+            self.finish_work(index);
+        }
+        unwaited
     }
 
     pub(crate) fn capture(&self) -> CaptureId {
@@ -237,9 +335,10 @@ impl Recorder {
         location: &'static Location<'static>,
     ) -> Result<(), Error> {
         let location = location.to_string();
-        if self.launch.is_none() {
+        if self.launch.is_none() || !self.symbols.is_empty() {
             return Err(Error::Break { reason, location });
         }
+        self.settle();
         self.breaks.push(Break { reason, location });
         let next = Draft::new(&self.name, self.breaks.len());
         let draft = std::mem::replace(&mut self.piece, next);
@@ -263,7 +362,8 @@ impl Recorder {
     }
 
     /// Ends the capture.
-    pub(crate) fn finish(self, returned: &[Tensor]) -> Result<Recording, Error> {
+    pub(crate) fn finish(mut self, returned: &[Tensor]) -> Result<Recording, Error> {
+        let unwaited = self.settle();
         let mut outputs: Vec<Tensor> = Vec::new();
         for tensor in returned {
             let Some(capture) = tensor.capture() else {
@@ -281,16 +381,27 @@ impl Recorder {
             breaks: self.breaks,
             aliases: self.aliases,
             returned: returned.iter().map(Tensor::unmarked).collect(),
+            unwaited,
         })
     }
 
     /// The value that `tensor` has here; a tensor from outside becomes an input.
     fn value(&mut self, tensor: &Tensor) -> Result<ValueId, Error> {
-        if self.arguments.contains(&tensor.id())
+        if self.arguments.contains_key(&tensor.id())
             && !tensor.is_argument_of(self.capture)
             && !self.aliases.iter().any(|alias| alias.is_same(tensor))
         {
             self.aliases.push(tensor.unmarked());
+        }
+        for Started { location, writes } in &self.started {
+            if let Some((_, _, call)) = writes.iter().find(|(written, ..)| written.is_same(tensor))
+            {
+                return Err(Error::InFlight {
+                    ty: Box::new(tensor.ty().clone()),
+                    call,
+                    location: location.clone(),
+                });
+            }
         }
         if let Some(value) = self.piece.current.get(&tensor.id()) {
             return Ok(*value);
@@ -298,17 +409,22 @@ impl Recorder {
         if tensor.capture().is_some() {
             return Err(stale(tensor));
         }
-        let prefix = if self.arguments.contains(&tensor.id()) {
-            "x"
-        } else {
-            "p"
+        // After a break an argument comes again, as what it is: only a graph without breaks has
+        // symbols.
+        let prefix = match self.arguments.contains_key(&tensor.id()) {
+            true => "x",
+            false => "p",
         };
-        Ok(self.piece.add_input(tensor, prefix))
+        Ok(self.piece.add_input(tensor, tensor.ty().clone(), prefix))
     }
 
     fn make(&mut self, value: ValueId) -> Tensor {
         let ty = self.piece.builder.ty(value).clone();
-        let tensor = Tensor::recorded(ty, self.capture);
+        let shape = self
+            .symbols
+            .now(&ty.shape)
+            .expect("sizes of a recording have values");
+        let tensor = Tensor::recorded(ty, shape, self.capture);
         self.piece.current.insert(tensor.id(), value);
         self.piece.made.push(Arc::downgrade(tensor.cell()));
         tensor
@@ -338,7 +454,7 @@ impl CollectiveCalls for Recorder {
         group: &Group,
         location: &'static Location<'static>,
     ) -> Result<(), Error> {
-        if self.cut {
+        if self.rules.cut {
             self.break_graph("a collective is no part of the graph", location)?;
             return eager::Eager.collective(call, targets, operands, group, location);
         }
@@ -358,7 +474,15 @@ impl CollectiveCalls for Recorder {
         };
         let values = convert(&mut context, call, &operands, group)?;
         for (target, value) in targets.iter().zip(values) {
-            self.piece.current.insert(target.id(), value);
+            match self.starting.last() {
+                Some(&work) => {
+                    let write = (target.unmarked(), value, call.name());
+                    self.started[work].writes.push(write);
+                }
+                None => {
+                    self.piece.current.insert(target.id(), value);
+                }
+            }
         }
         Ok(())
     }

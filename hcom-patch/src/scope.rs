@@ -1,13 +1,11 @@
 //! The capture scope: where a recording begins and ends.
 //!
 //! At most one capture is active per thread. [`Scope::open`] starts it and returns a guard;
-//! [`Scope::complete`] ends it and yields the completion token, the only way to a recording's
-//! result. A guard dropped without that (a panic, an early return) ends the capture too, and what
+//! [`Scope::end`] ends it and yields the recorder, the only way to a recording's result. A guard dropped without that (a panic, an early return) ends the capture too, and what
 //! was recorded is lost: its tensors are stale, and using one is an error.
 
 use crate::Error;
-use crate::recording::{Recorder, Recording};
-use crate::tensor::Tensor;
+use crate::recording::Recorder;
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,9 +32,6 @@ pub(crate) struct Scope {
     thread: PhantomData<*const ()>,
 }
 
-/// Proof that a capture was completed, with what it recorded.
-pub(crate) struct Completed(pub(crate) Recording);
-
 impl Scope {
     /// Makes `recorder` the capture of this thread.
     ///
@@ -54,18 +49,17 @@ impl Scope {
         })
     }
 
-    /// Ends the capture; `returned` is what the recorded function returned.
-    pub(crate) fn complete(self, returned: &[Tensor]) -> Result<Completed, Error> {
-        let recorder = ACTIVE
+    /// Ends the capture and hands back its recorder.
+    pub(crate) fn end(self) -> Recorder {
+        ACTIVE
             .take()
-            .expect("the capture of an open scope is active");
-        recorder.finish(returned).map(Completed)
+            .expect("the capture of an open scope is active")
     }
 }
 
 impl Drop for Scope {
     fn drop(&mut self) {
-        // Nothing is left after `complete`.
+        // Nothing is left after `end`.
         drop(ACTIVE.take());
     }
 }

@@ -11,7 +11,7 @@
 use crate::foreign::Foreign;
 use crate::rank::Rank;
 use crate::{Error, eager, scope};
-use hcom_ir::{Attrs, Element, Literal, Op, Type};
+use hcom_ir::{Attrs, Dim, Element, Literal, Op, Type};
 use hcom_runtime::Array;
 use std::fmt;
 use std::panic::Location;
@@ -27,8 +27,16 @@ pub use hcom_ir::DType;
 #[derive(Clone)]
 pub struct Tensor {
     cell: Arc<TensorCell>,
-    /// The capture that was given this handle as an argument.
-    argument: Option<scope::CaptureId>,
+    /// Set on handles that a recorded function was given as arguments.
+    argument: Option<Arc<Argument>>,
+}
+
+/// What a handle is to the function that is called with it.
+struct Argument {
+    /// The capture that records the function.
+    capture: scope::CaptureId,
+    /// The tensor's type in the graph, where sizes may be symbols.
+    ty: Type,
 }
 
 /// What all clones of a tensor share.
@@ -54,8 +62,12 @@ enum State {
 
 impl Tensor {
     fn new(ty: Type, state: State) -> Tensor {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         let shape = ty.shape.as_fixed().expect("a tensor's sizes are numbers");
+        Tensor::with_shape(ty, shape, state)
+    }
+
+    fn with_shape(ty: Type, shape: Vec<u64>, state: State) -> Tensor {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         Tensor {
             cell: Arc::new(TensorCell {
                 id: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -80,8 +92,9 @@ impl Tensor {
         Tensor::new(ty, State::Foreign(Arc::new(foreign)))
     }
 
-    pub(crate) fn recorded(ty: Type, capture: scope::CaptureId) -> Tensor {
-        Tensor::new(ty, State::Recorded(capture))
+    /// A value of a graph, with the sizes it has in the call that records it.
+    pub(crate) fn recorded(ty: Type, shape: Vec<u64>, capture: scope::CaptureId) -> Tensor {
+        Tensor::with_shape(ty, shape, State::Recorded(capture))
     }
 
     /// A tensor with a type and no data, as argument or captured parameter of a function to be
@@ -137,9 +150,18 @@ impl Tensor {
         lock(&self.cell.name).clone()
     }
 
-    /// Element type and shape. The sizes are numbers.
+    /// Element type and shape. In a function that is recorded for [several
+    /// sizes](crate::Shapes), sizes may be symbols; otherwise they are numbers.
     pub fn ty(&self) -> &Type {
-        &self.cell.ty
+        match &self.argument {
+            Some(argument) => &argument.ty,
+            None => &self.cell.ty,
+        }
+    }
+
+    /// The sizes of [`Tensor::ty`], outermost first.
+    pub fn dims(&self) -> &[Dim] {
+        self.ty().shape.dims()
     }
 
     /// Element type.
@@ -148,7 +170,18 @@ impl Tensor {
     }
 
     /// Sizes in elements, outermost first; empty for a scalar.
+    ///
+    /// A compiled function that reads sizes has graphs for these sizes only; with
+    /// [`Tensor::dims`] it does not read them.
     pub fn shape(&self) -> &[u64] {
+        let shape = &self.ty().shape;
+        if shape.dims().iter().any(|size| size.as_fixed().is_none()) {
+            scope::with_active(|recorder| {
+                if let Some(recorder) = recorder {
+                    recorder.read_sizes(shape);
+                }
+            });
+        }
         &self.cell.shape
     }
 
@@ -159,7 +192,7 @@ impl Tensor {
 
     /// Number of elements.
     pub fn elements(&self) -> u64 {
-        self.cell.shape.iter().product()
+        self.shape().iter().product()
     }
 
     /// Whether both handles are the same tensor.
@@ -262,14 +295,17 @@ impl Tensor {
     /// Whether the handle was given to the function that `capture` records, rather than reached
     /// it by other ways.
     pub(crate) fn is_argument_of(&self, capture: scope::CaptureId) -> bool {
-        self.argument == Some(capture)
+        self.argument
+            .as_ref()
+            .is_some_and(|argument| argument.capture == capture)
     }
 
-    /// The same tensor, marked as an argument of the function that `capture` records.
-    pub(crate) fn as_argument_of(&self, capture: scope::CaptureId) -> Tensor {
+    /// The same tensor, marked as an argument, of this type, of the function that `capture`
+    /// records.
+    pub(crate) fn as_argument_of(&self, capture: scope::CaptureId, ty: Type) -> Tensor {
         Tensor {
             cell: Arc::clone(&self.cell),
-            argument: Some(capture),
+            argument: Some(Arc::new(Argument { capture, ty })),
         }
     }
 

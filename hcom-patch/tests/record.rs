@@ -355,55 +355,61 @@ fn every_operator_records_its_operation() {
         &arguments,
         f,
         expect![[r#"
-        hcom 1
-        graph @f(%x0: f32[2, 3], %x1: f32[2, 3], %x2: i64[2]) -> (f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], bool[2, 3], i32[2, 3], f32[3, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 2], f32[3, 2], f32[2, 2], f32[2, 6], f32[3, 4], f32[], f32[2, 1], f32[3], i64[2], i64[4], f16[2], f32[2, 3], f32[2, 3], bool[2], f32[2, 1], f32[2, 2]) {
-          %y0 = add %x0, %x1
-          %y1 = sub %x0, %x1
-          %y2 = mul %x0, %x1
-          %y3 = div %x0, %x1
-          %y4 = neg %x0
-          %y5 = maximum %x0, %x1
-          %y6 = minimum %x0, %x1
-          %y7 = pow %x0, %x1
-          %y8 = abs %x0
-          %y9 = exp %x0
-          %y10 = log %x0
-          %y11 = sqrt %x0
-          %y12 = rsqrt %x0
-          %y13 = tanh %x0
-          %y14 = sigmoid %x0
-          %y15 = silu %x0
-          %y16 = gelu %x0, approximate = tanh
-          %20 = less %x0, %x1
-          %y17 = where %20, %x0, %x1
-          %y18 = equal %x0, %x1
-          %23 = greater %x0, %x1
-          %y19 = cast %23, to = i32
-          %y20 = matmul %x0, %x1, transpose_a = true
-          %y21 = softmax %x0
-          %27 = slice %x1, dim = 0, start = 0, end = 1
-          %28 = reshape %27, shape = [3]
-          %y22 = rms_norm %x0, %28
-          %y23 = embedding %x0, %x2
-          %31 = expand %x2, shape = [2, 2]
-          %y24 = gather %x0, %31, dim = 1
-          %y25 = transpose %x0, perm = [1, 0]
-          %y26 = slice %x0, dim = 1, start = 0, end = 3, step = 2
-          %y27 = concat %x0, %x1, dim = 1
-          %y28 = pad %x0, low = [0, 1], high = [1, 0], value = 0.5
-          %y29 = sum %x0, dims = [0, 1]
-          %y30 = mean %x0, dims = [1], keepdim = true
-          %y31 = max %x0, dims = [0]
-          %y32 = argmax %x0, dim = 1
-          %y33 = arange start = 0, end = 4, step = 1, dtype = i64
-          %y34 = fill shape = [2], value = 1.5, dtype = f16
-          %y35 = tril %x0
-          %y36 = triu %x0, diagonal = 1
-          %y37 = constant value = bool[2] [true, false]
-          %y38, %y39 = split %x0, dim = 1, sizes = [1, 2]
-          return %y0, %y1, %y2, %y3, %y4, %y5, %y6, %y7, %y8, %y9, %y10, %y11, %y12, %y13, %y14, %y15, %y16, %y17, %y18, %y19, %y20, %y21, %y22, %y23, %y24, %y25, %y26, %y27, %y28, %y29, %y30, %y31, %y32, %y33, %y34, %y35, %y36, %y37, %y38, %y39
-        }
-    "#]],
+            hcom 1
+            graph @f(%x0: f32[2, 3], %x1: f32[2, 3], %x2: i64[2]) -> (f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], i64[2], i64[2], i64[2], f32[2, 2], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], bool[2, 3], i32[2, 3], f32[3, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 2], f32[3, 2], f32[2, 2], f32[2, 6], f32[3, 4], f32[], f32[2, 1], f32[3], i64[2], i64[4], f16[2], f32[2, 3], f32[2, 3], bool[2], f32[2, 1], f32[2, 2]) {
+              %y0 = add %x0, %x1
+              %y1 = sub %x0, %x1
+              %y2 = mul %x0, %x1
+              %y3 = div %x0, %x1
+              %y4 = neg %x0
+              %y5 = maximum %x0, %x1
+              %y6 = minimum %x0, %x1
+              %y7 = pow %x0, %x1
+              %y8 = abs %x0
+              %y9 = bit_and %x2, %x2
+              %y10 = bit_or %x2, %x2
+              %y11 = bit_xor %x2, %x2
+              %15 = slice %x0, dim = 1, start = 0, end = 2
+              %16 = as_complex %15
+              %y12 = as_real %16
+              %y13 = exp %x0
+              %y14 = log %x0
+              %y15 = sqrt %x0
+              %y16 = rsqrt %x0
+              %y17 = tanh %x0
+              %y18 = sigmoid %x0
+              %y19 = silu %x0
+              %y20 = gelu %x0, approximate = tanh
+              %26 = less %x0, %x1
+              %y21 = where %26, %x0, %x1
+              %y22 = equal %x0, %x1
+              %29 = greater %x0, %x1
+              %y23 = cast %29, to = i32
+              %y24 = matmul %x0, %x1, transpose_a = true
+              %y25 = softmax %x0
+              %33 = slice %x1, dim = 0, start = 0, end = 1
+              %34 = reshape %33, shape = [3]
+              %y26 = rms_norm %x0, %34
+              %y27 = embedding %x0, %x2
+              %37 = expand %x2, shape = [2, 2]
+              %y28 = gather %x0, %37, dim = 1
+              %y29 = transpose %x0, perm = [1, 0]
+              %y30 = slice %x0, dim = 1, start = 0, end = 3, step = 2
+              %y31 = concat %x0, %x1, dim = 1
+              %y32 = pad %x0, low = [0, 1], high = [1, 0], value = 0.5
+              %y33 = sum %x0, dims = [0, 1]
+              %y34 = mean %x0, dims = [1], keepdim = true
+              %y35 = max %x0, dims = [0]
+              %y36 = argmax %x0, dim = 1
+              %y37 = arange start = 0, end = 4, step = 1, dtype = i64
+              %y38 = fill shape = [2], value = 1.5, dtype = f16
+              %y39 = tril %x0
+              %y40 = triu %x0, diagonal = 1
+              %y41 = constant value = bool[2] [true, false]
+              %y42, %y43 = split %x0, dim = 1, sizes = [1, 2]
+              return %y0, %y1, %y2, %y3, %y4, %y5, %y6, %y7, %y8, %y9, %y10, %y11, %y12, %y13, %y14, %y15, %y16, %y17, %y18, %y19, %y20, %y21, %y22, %y23, %y24, %y25, %y26, %y27, %y28, %y29, %y30, %y31, %y32, %y33, %y34, %y35, %y36, %y37, %y38, %y39, %y40, %y41, %y42, %y43
+            }
+        "#]],
     );
 }
 

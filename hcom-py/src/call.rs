@@ -1,7 +1,7 @@
 //! A collective call as the Python side writes it down, and what this rank executes for it.
 
 use hcom_convert::{Call, Context, Reduction, Root, Splits, convert};
-use hcom_ir::{Builder, DType, Graph, Group, Location, ReduceOp, Type, ValueId};
+use hcom_ir::{Builder, DType, Dim, Graph, Group, Location, ReduceOp, Type, ValueId};
 use pyo3::PyErr;
 use serde::Deserialize;
 
@@ -84,8 +84,10 @@ impl Sized {
         };
         let inputs = types(&spec.inputs)?;
         let outputs = types(&spec.outputs)?;
-        let mut splits =
-            |count: Option<usize>| count.map(|n| take(n).map(<[u64]>::to_vec)).transpose();
+        let mut splits = |count: Option<usize>| {
+            let fixed = |sizes: &[u64]| sizes.iter().copied().map(Dim::fixed).collect();
+            count.map(|n| take(n).map(fixed)).transpose()
+        };
         let splits = Splits {
             output: splits(spec.out_splits)?,
             input: splits(spec.in_splits)?,

@@ -53,6 +53,7 @@
 //! | [`status`] | how another process asks a running job where it stands |
 //! | [`control`], [`startup`], [`rank_table`] | how ranks find each other and talk beside the device |
 //! | [`crosscheck`] | what the ranks compare before anything is launched |
+//! | `joint` | what they compare before each launch, where splits come from data |
 //! | `comm`, [`buffer`] | communicators; arrays and the pool they come from |
 //! | [`direct`] | collectives straight on the library, for measuring it |
 //! | [`timeline`], [`bound`] | what was executed when; how fast it could be |
@@ -84,6 +85,7 @@ mod eager;
 pub mod error;
 pub mod failure;
 pub mod fence;
+mod joint;
 pub mod launch;
 mod load;
 pub mod memory;
@@ -107,6 +109,7 @@ pub use direct::{Direct, DirectCall, DirectOp};
 pub use error::Error;
 pub use failure::{Failure, FailureKind};
 pub use fence::Fence;
+pub use joint::varies_by_rank;
 pub use launch::{CompileOptions, Executable};
 pub use plan::{Mode, Plan};
 pub use raw::Link;

@@ -13,6 +13,7 @@ use crate::{
     buffer::{Block, Pool},
     comm::{Comm, Key},
     eager::{self, Eager},
+    joint,
     raw::{Driver, Event, Place, Stream, Workspace},
     replay::Captures,
     status,
@@ -241,6 +242,19 @@ impl Runtime {
     /// or its device cannot execute.
     pub fn compile(&self, graph: &Graph, options: &CompileOptions) -> Result<Executable, Error> {
         Executable::compile(&self.0, graph, options)
+    }
+
+    /// A digest of a graph that [`varies_by_rank`](crate::varies_by_rank) together with those that
+    /// the other members of its groups are about to launch: an executable made for one such
+    /// combination does for no other.
+    ///
+    /// The members of the groups in which the graph has splits call this at the same time, before
+    /// each launch. Its sizes are known.
+    ///
+    /// # Errors
+    /// [`Error::Failure`] when a member does not come.
+    pub fn joint_digest(&self, graph: &Graph) -> Result<[u8; 32], Error> {
+        joint::digest(&self.0, graph)
     }
 
     /// Executes one operation now; `group` is the one of a collective, whose members all call this.

@@ -7,6 +7,7 @@ mod generated;
 mod numbers;
 mod ranks;
 mod text;
+mod topology;
 mod typing;
 mod views;
 

@@ -170,11 +170,34 @@ pub fn all_to_all_single(
     input_splits: Option<&[u64]>,
     group: &Group,
 ) -> Result<(), Error> {
+    let (output_splits, input_splits) = (output_splits.map(dims), input_splits.map(dims));
+    all_to_all_single_dims(
+        output,
+        input,
+        output_splits.as_deref(),
+        input_splits.as_deref(),
+        group,
+    )
+}
+
+/// [`all_to_all_single`] with splits that may be sizes of tensors, which stay symbols in a function
+/// that is compiled for [several sizes](crate::Shapes).
+///
+/// # Errors
+/// As [`all_to_all_single`].
+#[track_caller]
+pub fn all_to_all_single_dims(
+    output: &mut Tensor,
+    input: &Tensor,
+    output_splits: Option<&[Dim]>,
+    input_splits: Option<&[Dim]>,
+    group: &Group,
+) -> Result<(), Error> {
     let call = Call::AllToAllSingle {
         output: output.ty().clone(),
         splits: Splits {
-            output: output_splits.map(dims),
-            input: input_splits.map(dims),
+            output: output_splits.map(<[Dim]>::to_vec),
+            input: input_splits.map(<[Dim]>::to_vec),
         },
     };
     dispatch(&call, &[output], &[input], group)
