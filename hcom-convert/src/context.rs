@@ -2,8 +2,8 @@
 
 use crate::Root;
 use hcom_ir::{
-    Attr, Attrs, Builder, DType, Diagnostic, Dim, DimError, Group, GroupId, Op, ReduceOp, Shape,
-    Type, ValueId,
+    Attr, Attrs, Builder, DType, Diagnostic, Diagnostics, Dim, DimError, Group, GroupId, Op,
+    ReduceOp, Shape, Type, ValueId,
 };
 
 /// The graph being recorded and the rank that records it.
@@ -348,6 +348,9 @@ pub enum ConvertError {
     /// The graph refused a node.
     #[error(transparent)]
     Graph(Box<Diagnostic>),
+    /// The graph as a whole is not valid.
+    #[error(transparent)]
+    Invalid(#[from] Diagnostics),
 }
 
 fn list(splits: &[Dim]) -> String {

@@ -26,6 +26,7 @@
 //! | [`barrier`] | `barrier(group)` | `barrier` |
 //! | [`reduction`] | what a reduction means for an element type | `cast`, `mul`, `div` around the collective |
 //! | [`support`] | which element types and reductions each call takes, as a table | |
+//! | [`written`] | graphs from text, whose reductions are lowered as those of calls | |
 //! | [`context`] | where the nodes go, and for which rank | |
 //!
 //! Each collective's module has the same four parts: what the call means, `convert`, its errors,
@@ -75,6 +76,7 @@ pub mod reduction;
 pub mod scatter;
 pub mod send;
 pub mod support;
+pub mod written;
 
 pub use all_to_all_single::Splits;
 pub use batch::{Direction, Peer, Transfer};

@@ -147,11 +147,11 @@ pub(crate) fn lower(
         How::Library(op) => by_library(context, value, op, group, keep, own)?,
         How::Fold(step) => {
             let kept = kept(call, context.builder.ty(value), keep, own, group_size)?;
-            let pieces = exchanged(context, value, group, keep, &kept, group_size)?;
-            let folded = match keep {
-                Keep::Root(root) if *root != own => value,
-                _ => step.fold(context, &pieces)?,
-            };
+            let pieces = exchanged(context, value, group, keep, own, &kept, group_size)?;
+            if pieces.is_empty() {
+                return Ok(tensor);
+            }
+            let folded = step.fold(context, &pieces)?;
             context.reshape(folded, &kept)?
         }
     };
@@ -225,12 +225,13 @@ fn kept(
 }
 
 /// All ranks' contributions to what this rank keeps, in rank order: of type `kept`, or that with a
-/// first dimension of 1.
+/// first dimension of 1. None on a rank that keeps nothing.
 fn exchanged(
     context: &mut Context<'_>,
     value: ValueId,
     group: GroupId,
     keep: &Keep,
+    own: u32,
     kept: &Type,
     group_size: u32,
 ) -> Result<Vec<ValueId>, ConvertError> {
@@ -259,6 +260,9 @@ fn exchanged(
         }
     };
     let all = context.push(exchange(keep.op()), &[operand], attrs)?;
+    if matches!(keep, Keep::Root(root) if *root != own) {
+        return Ok(Vec::new());
+    }
     split(context, all, 0, of_each(&piece))
 }
 

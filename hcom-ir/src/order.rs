@@ -470,6 +470,15 @@ pub struct Unpaired {
 }
 
 impl Unpaired {
+    /// What one of the two transfers carries; with its tag where that is not the channel's.
+    pub fn content(&self, transfer: &Transfer) -> String {
+        let mut text = format!("{} elements of {}", transfer.count, transfer.dtype);
+        if transfer.channel.tag != self.channel.tag {
+            text += &format!(" with tag {}", transfer.channel.tag);
+        }
+        text
+    }
+
     fn message(&self) -> String {
         let Channel {
             source,
@@ -477,7 +486,7 @@ impl Unpaired {
             tag,
         } = self.channel;
         let side = |verb: &str, transfer: &Option<Transfer>| match transfer {
-            Some(transfer) => format!("{verb} {} elements of {}", transfer.count, transfer.dtype),
+            Some(transfer) => format!("{verb} {}", self.content(transfer)),
             None => format!("{verb} nothing"),
         };
         format!(
@@ -490,13 +499,18 @@ impl Unpaired {
 }
 
 /// Pairs the transfers of all ranks of a world: per channel, sends and receives match in order, count
-/// and element type.
+/// and element type; between two ranks, in the order of their tags too, since a send waits for its
+/// receive.
 pub fn check_transfers<'a>(
     all: impl IntoIterator<Item = &'a Transfer>,
 ) -> Result<(), Box<Unpaired>> {
     let mut channels: BTreeMap<Channel, [Vec<&Transfer>; 2]> = BTreeMap::new();
+    let mut pairs: BTreeMap<(u32, u32), [Vec<&Transfer>; 2]> = BTreeMap::new();
     for transfer in all {
-        channels.entry(transfer.channel).or_default()[usize::from(!transfer.send)].push(transfer);
+        let (channel, side) = (transfer.channel, usize::from(!transfer.send));
+        channels.entry(channel).or_default()[side].push(transfer);
+        let pair = (channel.source, channel.destination);
+        pairs.entry(pair).or_default()[side].push(transfer);
     }
     for (channel, [sends, recvs]) in channels {
         for position in 0..sends.len().max(recvs.len()) {
@@ -510,6 +524,18 @@ pub fn check_transfers<'a>(
                     recv: recv.cloned(),
                 }));
             }
+        }
+    }
+    for [sends, recvs] in pairs.into_values() {
+        let mut both = (1..).zip(sends.into_iter().zip(recvs));
+        let crossed = both.find(|(_, (send, recv))| send.channel.tag != recv.channel.tag);
+        if let Some((seq, (send, recv))) = crossed {
+            return Err(Box::new(Unpaired {
+                channel: send.channel,
+                seq,
+                send: Some(send.clone()),
+                recv: Some(recv.clone()),
+            }));
         }
     }
     Ok(())

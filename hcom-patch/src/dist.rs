@@ -10,7 +10,9 @@ use crate::rank::Rank;
 use crate::{Error, Tensor, eager, scope};
 use hcom_convert::Call;
 use hcom_runtime::{Runtime, Settings};
+use rustc_hash::FxHasher;
 use std::fmt;
+use std::hash::{Hash as _, Hasher as _};
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -186,7 +188,7 @@ pub fn new_group(ranks: &[u32]) -> Result<Group, Error> {
     Ok(group(name(ranks), ranks.to_vec()))
 }
 
-/// A short name that only these ranks in this order have.
+/// A name of at most 63 characters that only these ranks in this order have.
 fn name(ranks: &[u32]) -> String {
     if let [first, second, .., last] = ranks
         && let Some(step) = second.checked_sub(*first)
@@ -199,8 +201,19 @@ fn name(ranks: &[u32]) -> String {
             _ => format!("ranks_{first}_to_{last}_by_{step}"),
         };
     }
-    let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
-    format!("ranks_{}", ranks.join("_"))
+    let list: Vec<String> = ranks.iter().map(u32::to_string).collect();
+    let name = format!("ranks_{}", list.join("_"));
+    if name.len() < 64 {
+        return name;
+    }
+    let mut hasher = FxHasher::default();
+    ranks.hash(&mut hasher);
+    format!(
+        "ranks_{}_from_{}_{:016x}",
+        ranks.len(),
+        ranks[0],
+        hasher.finish()
+    )
 }
 
 fn group(name: String, ranks: Vec<u32>) -> Group {

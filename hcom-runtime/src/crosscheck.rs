@@ -287,7 +287,7 @@ fn of_transfers(unpaired: Unpaired, base: Failure) -> Failure {
     let channel = unpaired.channel;
     let side = |verb: &str, transfer: &Option<Transfer>, rank: u32| match transfer {
         None => format!("rank {rank} {verb} nothing more"),
-        Some(t) => format!("rank {rank} {verb} {} elements of {}", t.count, t.dtype),
+        Some(transfer) => format!("rank {rank} {verb} {}", unpaired.content(transfer)),
     };
     let op = if unpaired.send.is_some() {
         "send"
@@ -304,7 +304,7 @@ fn of_transfers(unpaired: Unpaired, base: Failure) -> Failure {
         got: Some(side("receives", &unpaired.recv, channel.destination)),
         help: Some(format!(
             "from rank {} to rank {} with tag {}, sends and receives must match in order, element \
-             count and element type",
+             count and element type, and tags in one order",
             channel.source, channel.destination, channel.tag
         )),
         ..base

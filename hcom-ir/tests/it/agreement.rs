@@ -89,18 +89,24 @@ fn transfers_pair_per_channel_and_tag() {
         "send %x, peer = 1, tag = 1, group = @g\nsend %i, peer = 1, group = @g",
         0,
     );
-    let receiver = of(
-        "%a = recv i32[2], peer = 0, group = @g\n%b = recv f32[2, 2], peer = 0, tag = 1, group = @g",
-        2,
-    );
-    let all: Vec<_> = sender.chain(receiver).collect();
+    let receives = [
+        "%b = recv f32[2, 2], peer = 0, tag = 1, group = @g",
+        "%a = recv i32[2], peer = 0, group = @g",
+    ];
+    let receiver = of(&receives.join("\n"), 2);
+    let sender: Vec<_> = sender.collect();
+    let mut all: Vec<_> = sender.iter().cloned().chain(receiver).collect();
     assert_eq!(check_transfers(&all), Ok(()));
-    let error = check_transfers(&all[..3])
-        .expect_err("a missing receive")
-        .to_string();
+    let error = |all: &[_]| check_transfers(all).expect_err("no pairs").to_string();
     assert_eq!(
-        error,
-        "transfer 1 from rank 0 to rank 2 with tag 1: rank 0 sends 4 elements of f32, rank 2 receives nothing"
+        error(&all[1..]),
+        "transfer 1 from rank 0 to rank 2 with tag 1: rank 0 sends nothing, rank 2 receives 4 elements of f32"
+    );
+    // Each tag has its receive, but the first send waits for the second receive.
+    all.swap(2, 3);
+    assert_eq!(
+        error(&all),
+        "transfer 1 from rank 0 to rank 2 with tag 1: rank 0 sends 4 elements of f32, rank 2 receives 2 elements of i32 with tag 0"
     );
 }
 

@@ -168,7 +168,9 @@ impl Style {
                     Call::ReduceScatterUneven {
                         reduction,
                         output: Type::fixed(dtype, &with_rows(counts[rank], &row)),
-                        input_splits: Some(counts.clone()),
+                        input_splits: Some(
+                            counts.iter().copied().map(hcom_ir::Dim::fixed).collect(),
+                        ),
                     }
                 }
             };

@@ -45,7 +45,10 @@ fn execute(arguments: &Arguments) -> anyhow::Result<String> {
         .iter()
         .map(|input| runtime.array(input.value.dtype, &input.value.shape, &input.value.bytes))
         .collect::<Result<_, _>>()?;
-    let program = Program::new(&runtime, graph, arguments.mode)?;
+    // What the graph reduces, the device library may have to be given in other steps.
+    let lowered = hcom_convert::written::lower(graph, rank, runtime.world_size())
+        .map_err(|error| BadInput::new(error.to_string()))?;
+    let program = Program::new(&runtime, &lowered, arguments.mode)?;
     runtime.synchronize()?;
 
     let start = Instant::now();
