@@ -235,7 +235,7 @@ fn reduce(node: &Node, operands: &[&Literal]) -> Literal {
                 })
             };
             let total = fold(scaled(first), operands, scaled, |a, b| {
-                both(complex(op, a, b))
+                both(complex(op, a, b, round))
             });
             let count = ranks as f64;
             let scale = |[re, im]: [f64; 2]| {
@@ -303,9 +303,14 @@ fn float(op: ReduceOp, a: f64, b: f64) -> f64 {
     }
 }
 
-fn complex(op: ReduceOp, a: [f64; 2], b: [f64; 2]) -> [f64; 2] {
+/// Of the parts, as a device does it that has floats only: each product is rounded.
+fn complex(op: ReduceOp, a: [f64; 2], b: [f64; 2], round: fn(f64) -> f64) -> [f64; 2] {
+    let times = |x: f64, y: f64| round(x * y);
     match op {
-        ReduceOp::Prod => [a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]],
+        ReduceOp::Prod => [
+            times(a[0], b[0]) - times(a[1], b[1]),
+            times(a[0], b[1]) + times(a[1], b[0]),
+        ],
         _ => [a[0] + b[0], a[1] + b[1]],
     }
 }

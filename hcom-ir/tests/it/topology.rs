@@ -12,7 +12,7 @@ fn graph(rank: u32) -> Graph {
     let text = format!(
         "hcom 1
 group @w = ranks(0, 1)
-graph @f(mut %x: f32[2], %w: f32[2]) -> (f32[2], f32[2]) {{
+graph @f(%x: mut f32[2], %w: f32[2]) -> (f32[2], f32[2]) {{
   %a = exp %x
   %b = all_reduce %a, op = sum, group = @w
   %c = neg %w
