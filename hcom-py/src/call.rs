@@ -31,9 +31,9 @@ pub(crate) struct Spec {
     out_splits: Option<usize>,
     /// How many integers are splits of the input.
     in_splits: Option<usize>,
-    /// Splits come from data, so that they are compared each time.
+    /// Compared with the other ranks each time.
     #[serde(default)]
-    pub(crate) each: bool,
+    each: bool,
     /// Nobody reads the outputs.
     #[serde(default)]
     pub(crate) unused: bool,
@@ -47,6 +47,16 @@ impl Spec {
     pub(crate) fn parse(text: &str) -> Result<Spec, PyErr> {
         serde_json::from_str(text)
             .map_err(|error| invalid(format!("collective description {text}: {error}")))
+    }
+
+    /// Whether the call is compared with the other ranks each time it starts, rather than once.
+    /// Every member of the group answers alike: where each rank has sizes of its own, one of them may
+    /// have seen its sizes before and another not.
+    pub(crate) fn compared_each_time(&self) -> bool {
+        self.each
+            || self.call == "all_to_all"
+            || self.out_splits.is_some()
+            || self.in_splits.is_some()
     }
 
     fn location(&self) -> Option<Location> {
@@ -67,8 +77,9 @@ pub(crate) struct Sized {
 }
 
 impl Sized {
-    /// Puts the integers into the places that `spec` describes.
-    pub(crate) fn new(spec: &Spec, sizes: &[u64]) -> Result<Sized, PyErr> {
+    /// Puts the integers into the places that `spec` describes. `peer` stands for the peer of a transfer
+    /// where only its two ranks are members.
+    pub(crate) fn new(spec: &Spec, sizes: &[u64], peer: Option<u32>) -> Result<Sized, PyErr> {
         let dtype = dtype(&spec.dtype)?;
         let mut rest = sizes;
         let mut take = |count: usize| {
@@ -93,7 +104,7 @@ impl Sized {
             input: splits(spec.in_splits)?,
         };
         Ok(Sized {
-            call: call(spec, outputs, splits)?,
+            call: call(spec, outputs, splits, peer)?,
             inputs,
             location: spec.location(),
         })
@@ -134,7 +145,7 @@ impl Sized {
     }
 }
 
-fn call(spec: &Spec, outputs: Vec<Type>, splits: Splits) -> Result<Call, PyErr> {
+fn call(spec: &Spec, outputs: Vec<Type>, splits: Splits, peer: Option<u32>) -> Result<Call, PyErr> {
     let missing = |what: &str| invalid(format!("{}: no {what}", spec.call));
     let reduction = || -> Result<Reduction, PyErr> {
         let name = spec
@@ -147,7 +158,11 @@ fn call(spec: &Spec, outputs: Vec<Type>, splits: Splits) -> Result<Call, PyErr> 
             factor: spec.factor,
         })
     };
-    let root = || spec.root.map(Root::Group).ok_or_else(|| missing("root"));
+    let root = || {
+        peer.or(spec.root)
+            .map(Root::Group)
+            .ok_or_else(|| missing("root"))
+    };
     let output = || outputs.first().cloned().ok_or_else(|| missing("output"));
     Ok(match spec.call.as_str() {
         "all_reduce" => Call::AllReduce {

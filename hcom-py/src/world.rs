@@ -11,10 +11,13 @@ use std::{
     time::Duration,
 };
 
-use hcom_ir::{Builder, DType, Graph, Group, ValueId};
+use hcom_ir::{
+    Builder, DType, Graph, Group, ValueId,
+    order::{self, Row},
+};
 use hcom_runtime::{Array, Error, Fence, Master, Runtime, Settings, World as Place, crosscheck};
 use pyo3::{prelude::*, types::PyCapsule};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     call::{Sized, Spec},
@@ -59,6 +62,8 @@ pub(crate) struct World(Arc<Inner>);
 struct Inner {
     runtime: Runtime,
     group: Group,
+    /// The other rank, where the world serves transfers between two.
+    peer: Option<u32>,
     state: Mutex<State>,
     /// The communicator exists, so that issuing work does not wait for the others.
     warm: AtomicBool,
@@ -68,6 +73,8 @@ struct Inner {
 struct State {
     specs: FxHashMap<String, Arc<Spec>>,
     calls: FxHashMap<(String, Vec<u64>), Arc<Prepared>>,
+    /// Hashes of the sequences of calls that were compared with the other members.
+    compared: FxHashSet<[u8; 32]>,
     flights: FxHashMap<u64, Flight>,
     last: u64,
     /// Arrays for inputs that the device does not use, by element type and shape.
@@ -94,9 +101,10 @@ struct Flight {
 #[pymethods]
 impl World {
     /// Meets the other members: `rank` of `size`, on device `device`; rank 0 has the `listener`, whose
-    /// port the others name. `job` tells groups apart that meet at one address.
+    /// port the others name. `job` tells groups apart that meet at one address. A `pair` serves the
+    /// transfers between its two members.
     #[staticmethod]
-    #[pyo3(signature = (name, rank, size, device, host, port, job, listener=None, library=None))]
+    #[pyo3(signature = (name, rank, size, device, host, port, job, listener=None, library=None, pair=false))]
     #[expect(
         clippy::too_many_arguments,
         reason = "one call from Python, by keyword"
@@ -112,6 +120,7 @@ impl World {
         job: String,
         listener: Option<&Listener>,
         library: Option<PathBuf>,
+        pair: bool,
     ) -> PyResult<World> {
         let mut settings = Settings::from_env().map_err(invalid)?;
         settings.library = library;
@@ -134,20 +143,37 @@ impl World {
         Ok(World(Arc::new(Inner {
             runtime,
             group: Group::new(name, (0..size).collect::<Vec<u32>>()),
+            peer: pair.then_some(1 - rank.min(1)),
             state: Mutex::default(),
             warm: AtomicBool::new(false),
         })))
     }
 
-    /// Compares a sequence of calls with what the other members will do; all of them call this.
+    /// Compares a sequence of calls with what the other members will do, unless it was compared before;
+    /// all of them call this.
     fn check(&self, py: Python<'_>, calls: Vec<(String, Vec<u64>)>) -> PyResult<()> {
         let mut builder = Builder::new("program");
         for (text, sizes) in &calls {
-            let call = Sized::new(&*self.0.spec(text)?, sizes)?;
+            if self.0.spec(text)?.compared_each_time() {
+                continue;
+            }
+            let call = Sized::new(&*self.0.spec(text)?, sizes, self.0.peer)?;
             call.push(&mut builder, &self.0.group, self.0.runtime.rank())?;
         }
         let graph = builder.finish(Vec::new()).map_err(invalid)?;
-        self.0.compare(py, graph, "")
+        // What decides is what the ranks have in common, so that all of them compare or none does.
+        let rows: Vec<Row> = graph
+            .groups()
+            .flat_map(|(group, _)| order::rows(&graph, group))
+            .map(|(_, row)| row)
+            .collect();
+        let key = order::rows_hash(&rows);
+        if rows.is_empty() || self.0.state().compared.contains(&key) {
+            return Ok(());
+        }
+        self.0.compare(py, graph, "")?;
+        self.0.state().compared.insert(key);
+        Ok(())
     }
 
     /// Issues a call. `inputs` are the addresses of dense tensors, which are copied before this
@@ -160,7 +186,7 @@ impl World {
         inputs: Vec<usize>,
     ) -> PyResult<u64> {
         let call = self.0.prepare(spec, sizes)?;
-        if call.spec.each {
+        if call.spec.compared_each_time() {
             self.0.compare(py, call.graph.clone(), &call.spec.at)?;
         }
         if inputs.len() != call.call.inputs.len() {
@@ -245,7 +271,7 @@ impl Inner {
             return Ok(known.clone());
         }
         let spec = self.spec(text)?;
-        let call = Sized::new(&spec, &key.1)?;
+        let call = Sized::new(&spec, &key.1, self.peer)?;
         let (graph, outputs) = call.graph(&self.group, self.runtime.rank())?;
         let prepared = Arc::new(Prepared {
             spec,

@@ -9,7 +9,8 @@ Every collective of ``torch.distributed`` that the model calls becomes part of o
 ranks before it first runs, and runs on native threads while the computation around it goes on.
 """
 
-from . import distributed
+from . import distributed, scope
+from . import gradients as _gradients
 from ._native import CollectiveError, __version__
 from .backend import get_compiler, get_npu_backend
 from .config import CompilerConfig
@@ -23,5 +24,6 @@ __all__ = [
     "get_compiler",
     "get_npu_backend",
     "patch_for_hcom",
+    "scope",
     "unpatch",
 ]

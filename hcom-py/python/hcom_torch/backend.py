@@ -9,7 +9,7 @@ from torch.fx import GraphModule
 
 from . import dump
 from .config import CompilerConfig
-from .lower import lower
+from .lower import Call, lower
 
 
 def get_npu_backend(
@@ -72,9 +72,8 @@ def compile_functional(
     """Compiles a functional graph of AOTAutograd."""
     from torch._inductor.compile_fx import compile_fx_inner
 
-    refusal = _refuse_asynchronous(module, config)
     dump.write(module, config)
-    lower(module, config)
+    refusal = _refuse_asynchronous(lower(module, config), config)
     if refusal is not None:
         return _refusing(refusal)
     if config.debug.run_eagerly:
@@ -82,12 +81,10 @@ def compile_functional(
     return compile_fx_inner(module, inputs, **options)
 
 
-def _refuse_asynchronous(module: GraphModule, config: CompilerConfig) -> str | None:
-    from .lower import calls
-
+def _refuse_asynchronous(found: list[Call], config: CompilerConfig) -> str | None:
     if config.experimental_config.async_collectives:
         return None
-    for call in calls(module.graph):
+    for call in found:
         if call.asynchronous and call.name != "send":
             return (
                 f"{call.name} at {call.at} has async_op=True, which compiled graphs take only with "

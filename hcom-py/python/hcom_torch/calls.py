@@ -288,10 +288,11 @@ def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, gro
     return _done(async_op)
 
 
-def barrier(group=None, async_op=False, device_ids=None):
-    """``torch.distributed.barrier``, in the graph."""
+def barrier(group=None, async_op=False, device_ids=None, timeout=None):
+    """``torch.distributed.barrier``, in the graph, where ``HCOM_TIMEOUT`` takes the place of ``timeout``."""
     if not _tracing():
-        return _original("barrier")(group, async_op, device_ids)
+        more = {} if timeout is None else {"timeout": timeout}
+        return _original("barrier")(group, async_op, device_ids, **more)
     group = _group(group)
     if _outside(group):
         return None
@@ -357,24 +358,23 @@ def _torch_op(op: Callable[..., Any]) -> Callable[..., Any]:
     return op
 
 
-class P2POp(c10d.P2POp):
-    """``torch.distributed.P2POp``, which a compiler can trace."""
+class Transfer:
+    """One entry of a batch while a compiler traces."""
 
-    def __new__(cls, op, tensor, peer=None, group=None, tag=0, group_peer=None):
-        if not _tracing():
-            return super().__new__(cls, _torch_op(op), tensor, peer, group, tag, group_peer)
-        return object.__new__(cls)
-
-    def __init__(self, op, tensor, peer=None, group=None, tag=0, group_peer=None):
-        if not _tracing():
-            super().__init__(_torch_op(op), tensor, peer, group, tag, group_peer)
-            return
+    def __init__(self, op, tensor, group, group_peer, tag):
         self.op = op
         self.tensor = tensor
-        self.group = _group(group)
-        self.group_peer = _peer("P2POp", "peer", self.group, peer, group_peer)
-        self.peer = _ranks(self.group)[self.group_peer]
+        self.group = group
+        self.group_peer = group_peer
         self.tag = tag
+
+
+def P2POp(op, tensor, peer=None, group=None, tag=0, group_peer=None):  # noqa: N802 - the name is torch's
+    """``torch.distributed.P2POp``. A function, because a compiler refuses the class."""
+    if not _tracing():
+        return _original("P2POp")(_torch_op(op), tensor, peer, group, tag, group_peer)
+    group = _group(group)
+    return Transfer(op, tensor, group, _peer("P2POp", "peer", group, peer, group_peer), tag)
 
 
 def batch_isend_irecv(p2p_op_list):

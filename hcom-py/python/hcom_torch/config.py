@@ -63,7 +63,7 @@ def _cores(value: Any) -> bool:
 
 
 class _GraphDump(_Options):
-    _options = {"type": (None, (None, "txt", "py", "hcom")), "path": (None, _path)}
+    _options = {"type": (None, (None, "txt", "py")), "path": (None, _path)}
 
 
 class _Debug(_Options):
@@ -101,21 +101,22 @@ class _GeConfig(_Options):
 class CompilerConfig(_Options):
     """The options of :func:`hcom_torch.get_npu_backend`.
 
-    ============================================== =====================================================
-    ``mode``                                       ``"max-autotune"`` (a launched plan) or ``"reduce-overhead"`` (replay)
-    ``debug.graph_dump.type``, ``.path``           write each graph as ``"txt"`` or ``"py"`` (FX) or ``"hcom"``
-    ``debug.run_eagerly``                          run the graph operator by operator, without Inductor
-    ``debug.deadlock_check``                       compare the collectives of all ranks before each run
-    ``experimental_config.cc_parallel_enable``     move computation between start and wait of collectives
-    ``experimental_config.async_collectives``      capture ``async_op=True``
-    ``experimental_config.frozen_parameter``       treat parameters as constants
-    ``experimental_config.topology_sorting_strategy`` BFS, DFS, RDFS or StableRDFS; collectives keep their order in all
-    ``export.experimental.*``                      what :func:`hcom_torch.dynamo_export` writes
-    ``ge_config.enable_single_stream``             wait for each collective at once
-    ``ge_config.aicore_num``                       ``"cube|vector"`` cores, written into exported graphs
-    ``capture_limit``                              sets of sizes a replayed graph keeps
-    ``clone_input``, ``clone_output``              copy inputs before, outputs after a replay
-    ============================================== =====================================================
+    ``debug.graph_dump.type``, ``.path``
+        write each graph as ``"txt"`` (nodes) or ``"py"`` (code), one file per graph and rank
+    ``debug.run_eagerly``
+        run the graph operator by operator, without Inductor
+    ``debug.deadlock_check``
+        compare each collective across ranks each time before it starts, rather than once for all
+    ``experimental_config.cc_parallel_enable``
+        move computation between start and wait of collectives
+    ``experimental_config.async_collectives``
+        capture ``async_op=True``
+    ``ge_config.enable_single_stream``
+        wait for each collective at once
+
+    These are checked and change nothing on a CPU: ``mode``, ``experimental_config.frozen_parameter``,
+    ``experimental_config.topology_sorting_strategy`` (collectives keep their program order in all),
+    ``export.*``, ``ge_config.aicore_num``, ``capture_limit``, ``clone_input``, ``clone_output``.
     """
 
     _options = {

@@ -7,6 +7,7 @@ Understands the operators of :mod:`hcom_torch.ops` and those of torch, ``_c10d_f
 from __future__ import annotations
 
 import json
+import operator
 import re
 import warnings
 from dataclasses import dataclass
@@ -117,9 +118,7 @@ def _functional(node: Node, name: str) -> Call:
     with node.graph.inserting_before(node):
         inputs = _shape(source)
         output = node.meta["val"]
-        outputs = [
-            size if isinstance(size, int) else None for size in output.shape
-        ]
+        outputs = [size if isinstance(size, int) else None for size in output.shape]
         with_nodes = _symbolic_outputs(node, source, inputs, outputs)
         fields = handler(node)
     out_splits, in_splits = fields.pop("out_splits", None), fields.pop("in_splits", None)
@@ -147,13 +146,13 @@ def _symbolic_outputs(node: Node, source: Node, inputs: list[Any], outputs: list
         before, after = source.meta["val"].shape[dim], node.meta["val"].shape[dim]
         name = node.target._schema.name.partition("::")[2]
         if dim == 0 and name == "all_gather_into_tensor":
-            value = graph.call_function(_MUL, (inputs[0], node.args[1]))
+            value = graph.call_function(operator.mul, (inputs[0], node.args[1]))
         elif dim == 0 and name == "reduce_scatter_tensor":
-            value = graph.call_function(_FLOORDIV, (inputs[0], node.args[2]))
+            value = graph.call_function(operator.floordiv, (inputs[0], node.args[2]))
         elif dim == 0 and name == "all_to_all_single":
             value = node.args[1][0]
             for split in node.args[1][1:]:
-                value = graph.call_function(_ADD, (value, split))
+                value = graph.call_function(operator.add, (value, split))
                 value.meta["val"] = after
         else:
             assert before == after
@@ -162,11 +161,6 @@ def _symbolic_outputs(node: Node, source: Node, inputs: list[Any], outputs: list
             value.meta.setdefault("val", after)
         outputs[dim] = value
     return outputs
-
-
-import operator  # noqa: E402
-
-_MUL, _FLOORDIV, _ADD = operator.mul, operator.floordiv, operator.add
 
 
 def _reduce_name(op: str) -> str:
@@ -212,6 +206,11 @@ def _expand(graph: Graph) -> None:
         if name == "wait_tensor":
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
+        elif name == "wait_tensors":
+            for user in list(node.users):
+                user.replace_all_uses_with(node.args[0][user.args[1]])
+                graph.erase_node(user)
+            graph.erase_node(node)
         elif name in _COALESCED:
             single = getattr(torch.ops._c10d_functional, _COALESCED[name]).default
             tensors, *rest = node.args
@@ -241,7 +240,7 @@ def lower(module: GraphModule, config: CompilerConfig) -> list[Call]:
     checked = _hoist(graph, found)
     order = _begin(graph, found, checked)
     for call, known in zip(found, checked):
-        _split(graph, order, call, known)
+        _split(graph, order, call, known and not config.debug.deadlock_check)
     _sink_waits(graph, config)
     graph.lint()
     module.recompile()
@@ -270,19 +269,18 @@ def _hoist(graph: Graph, found: list[Call]) -> list[bool]:
 
 
 def _begin(graph: Graph, found: list[Call], checked: list[bool]) -> Node:
-    """The check across ranks, before anything else. Transfers are no part of it: only two ranks take
-    part in one, and they may be in different graphs."""
+    """The check across ranks, before anything else."""
     sizes: list[Any] = []
     program = []
     place = next(node for node in graph.nodes if node.op not in ("placeholder", "get_attr"))
     ready = [place.prev]
     for call, known in zip(found, checked):
-        if known and call.name not in ("send", "recv"):
+        if known:
             program.append([call.group, call.spec(), len(call.sizes)])
             sizes.extend(call.sizes)
             ready.extend(size for size in call.sizes if isinstance(size, Node))
     positions = {node: index for index, node in enumerate(graph.nodes)}
-    after = max(ready, key=lambda node: positions[node])
+    after = max(ready, key=lambda node: positions.get(node, -1))
     with graph.inserting_after(after):
         order = graph.call_function(hcom.begin.default, (json.dumps(program), sizes))
     order.meta["val"] = _number(graph)
@@ -307,7 +305,7 @@ def _split(graph: Graph, order: Node, call: Call, checked: bool) -> None:
     node = call.node
     used = bool(node.users)
     more: dict[str, Any] = {}
-    if not checked or call.name in ("send", "recv"):
+    if not checked and call.name not in ("send", "recv"):
         more["each"] = True
     if call.dims and not used:
         more["unused"] = True

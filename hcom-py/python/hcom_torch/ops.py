@@ -99,6 +99,9 @@ _last = 0
 
 def issue(inputs: Sequence[torch.Tensor], sizes: Sequence[int], text: str, group: str) -> tuple[World, int]:
     """Starts a call whose description is ``text``; returns what :meth:`World.wait` is called on."""
+    for tensor in inputs:
+        if tensor.device.type != "cpu":
+            raise ValueError(f"{json.loads(text)['call']}: a tensor is on {tensor.device}: expected the CPU")
     world = worlds.of(group, text)
     dense = [tensor.resolve_conj().resolve_neg().contiguous() for tensor in inputs]
     return world, world.start(text, list(sizes), [tensor.data_ptr() for tensor in dense])
@@ -174,6 +177,15 @@ def _fake(inputs, sizes, dims, splits, dtype, reduction, root, tag, asynchronous
 
 def _fake_wait(ticket, sizes, dims, dtype):
     return _outputs(sizes, dims, dtype)
+
+
+def define_after() -> None:
+    """``after(x, dependency)``: a copy of ``x`` that is made when ``dependency`` is there."""
+    _LIB.define("after(Tensor x, Tensor dependency) -> Tensor")
+    _LIB.impl("after", lambda x, dependency: x.clone(), "CompositeExplicitAutograd")
+    op = torch.ops.hcom.after.default
+    torch.library.register_fake(op, lambda x, dependency: torch.empty_like(x), lib=_LIB)
+    torch.library.register_autograd(op, lambda ctx, gradient: (gradient, None), lib=_LIB)
 
 
 def _one_number(*_):

@@ -39,10 +39,8 @@ def patch_for_hcom() -> None:
         if hasattr(dist, name):
             _replace(dist, name, replacement)
         if isinstance(original, types.FunctionType):
-            # Dynamo looks a replacement up by its name in this module.
             _remaps[original] = table.get(original)
-            table[original] = replacement
-            _replace(functional, replacement.__name__, replacement)
+            table[original] = _named(replacement)
     _patch_deepspeed()
     _patch_torch_npu()
     early = _imported_early()
@@ -70,6 +68,16 @@ def unpatch() -> None:
             table[original] = before
     _replaced.clear()
     _remaps.clear()
+
+
+def _named(function: types.FunctionType) -> types.FunctionType:
+    """The function under a name of its own in the module in which Dynamo looks replacements up."""
+    name = f"_hcom_{function.__name__}"
+    known = getattr(functional, name, None)
+    if known is None:
+        known = types.FunctionType(function.__code__, function.__globals__, name, function.__defaults__)
+        _replace(functional, name, known)
+    return known
 
 
 class _Absent:

@@ -15,6 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
@@ -38,7 +39,7 @@ def of(group: str, text: str) -> World:
         part = _parts[text]
     else:
         part = _parts[text] = _part(json.loads(text), pg.rank())
-    return _world(pg, group, part)
+    return _known(pg, part) or _make(pg, group, part)
 
 
 def _part(call: dict[str, Any], rank: int) -> Part:
@@ -49,13 +50,38 @@ def _part(call: dict[str, Any], rank: int) -> Part:
     return None
 
 
-def _world(pg: Any, group: str, part: Part) -> World:
+def _known(pg: Any, part: Part) -> World | None:
     known = _worlds.get((id(pg), part))
-    if known is not None and known[0]() is pg:
-        return known[1]
-    world = _meet(pg, group, part)
-    _worlds[id(pg), part] = weakref.ref(pg), world
-    return world
+    return known[1] if known is not None and known[0]() is pg else None
+
+
+def _make(pg: Any, group: str, part: Part) -> World:
+    """Meets the members. Two ranks meet for both directions, in one order, so that they do not wait for
+    each other in different ones, and connect, so that no later send waits for that."""
+    if part is None:
+        parts: list[Part] = [None]
+    else:
+        one, other, tag = part
+        if one == other:
+            raise ValueError(f"rank {one} of group {group} is its own peer; copy the tensor instead")
+        parts = [(min(one, other), max(one, other), tag), (max(one, other), min(one, other), tag)]
+    for gone in [key for key, (reference, _) in _worlds.items() if reference() is None]:
+        del _worlds[gone]
+    for each in parts:
+        if _known(pg, each) is None:
+            world = _meet(pg, group, each)
+            _worlds[id(pg), each] = weakref.ref(pg), world
+            if each is not None:
+                _connect(world, pg.rank() == each[0])
+    return _worlds[id(pg), part][1]
+
+
+def _connect(world: World, source: bool) -> None:
+    """Sends one byte, which makes the communicator."""
+    byte = torch.zeros(1, dtype=torch.uint8)
+    call = {"call": "send" if source else "recv", "dtype": "uint8", "root": 0}
+    shapes = {"inputs": [1], "outputs": []} if source else {"inputs": [], "outputs": [1]}
+    world.wait(world.start(json.dumps({**call, **shapes}), [1], [byte.data_ptr()] if source else []))
 
 
 def _meet(pg: Any, group: str, part: Part) -> World:
@@ -64,8 +90,6 @@ def _meet(pg: Any, group: str, part: Part) -> World:
         name, rank, size = group, pg.rank(), pg.size()
     else:
         source, destination, tag = part
-        if source == destination:
-            raise ValueError(f"rank {source} of group {group} is its own peer; copy the tensor instead")
         name = f"{group}/{source}-{destination}/{tag}"
         rank, size = (0 if pg.rank() == source else 1), 2
     key = f"hcom/{name}"
@@ -86,6 +110,7 @@ def _meet(pg: Any, group: str, part: Part) -> World:
         job=job,
         listener=listener,
         library=library(),
+        pair=part is not None,
     )
 
 
@@ -131,19 +156,30 @@ def library() -> str | None:
 def check(program: str, sizes: tuple[int, ...]) -> None:
     """Compares the collectives of a graph with those of the other ranks, once for each set of sizes.
 
-    ``program`` lists the calls as (group, description, number of sizes)."""
+    ``program`` lists the calls as (group, description, number of sizes). Of transfers only the two ranks
+    meet: the ranks of a transfer may run different graphs."""
     known = _checked.get((program, sizes))
     if known is not None and all(c10d._resolve_process_group(name) is pg() for name, pg in known.items()):
         return
     sequences: dict[str, list[tuple[str, list[int]]]] = {}
+    transfers: dict[tuple[Any, ...], tuple[str, str]] = {}
     at = 0
     for group, text, count in json.loads(program):
+        part = _part(json.loads(text), c10d._resolve_process_group(group).rank())
+        if part is not None:
+            one, other, tag = part
+            transfers[group, min(one, other), max(one, other), tag] = group, text
+            at += count
+            continue
         sequences.setdefault(group, []).append((text, list(sizes[at : at + count])))
         at += count
-    # Every rank takes the groups in the same order, so that no two wait for each other.
+    # Every rank takes groups and pairs in the same order, so that no two wait for each other.
     for group in sorted(sequences):
         of(group, sequences[group][0][0]).check(sequences[group])
-    _checked[program, sizes] = {name: weakref.ref(c10d._resolve_process_group(name)) for name in sequences}
+    for pair in sorted(transfers):
+        of(*transfers[pair])
+    names = {*sequences, *(group for group, _ in transfers.values())}
+    _checked[program, sizes] = {name: weakref.ref(c10d._resolve_process_group(name)) for name in names}
 
 
 @atexit.register
