@@ -23,6 +23,7 @@
 //! | [`gather`] | `gather(outputs, input, root, group)` | `gather_to`, `split` |
 //! | [`send`], [`recv`] | `send(tensor, peer, tag, group)`, `recv(…)` | `send`, `recv` between the two ranks |
 //! | [`batch`] | `batch_isend_irecv(transfers, group)` | `send`s and `recv`s in an order that all ranks share |
+//! | [`coalesced`] | `all_reduce_coalesced`, `all_gather_into_tensor_coalesced`, `reduce_scatter_tensor_coalesced` | one collective per element type |
 //! | [`barrier`] | `barrier(group)` | `barrier` |
 //! | [`reduction`] | what a reduction means for an element type | `cast`, `mul`, `div` around the collective |
 //! | [`support`] | which element types and reductions each call takes, as a table | |
@@ -65,6 +66,7 @@ pub mod all_to_all_single;
 pub mod barrier;
 pub mod batch;
 pub mod broadcast;
+pub mod coalesced;
 pub mod context;
 pub mod gather;
 pub mod recv;
@@ -194,6 +196,23 @@ pub enum Call {
         /// The transfers, as the program lists them.
         transfers: Vec<Transfer>,
     },
+    /// Every rank's tensors become the reductions of all ranks' tensors.
+    AllReduceCoalesced {
+        /// What is computed of the ranks' elements.
+        reduction: Reduction,
+    },
+    /// Output `k` of every rank becomes all ranks' inputs `k`, in group order.
+    AllGatherCoalesced {
+        /// Types of the tensors that receive the results.
+        outputs: Vec<Type>,
+    },
+    /// Output `k` of rank `i` becomes block `i` of the reduction of all ranks' inputs `k`.
+    ReduceScatterCoalesced {
+        /// What is computed of the ranks' elements.
+        reduction: Reduction,
+        /// Types of the tensors that receive the results.
+        outputs: Vec<Type>,
+    },
     /// No rank goes on before all have arrived.
     Barrier,
 }
@@ -218,6 +237,9 @@ impl Call {
             Call::Send { .. } => "send",
             Call::Recv { .. } => "recv",
             Call::Batch { .. } => "batch_isend_irecv",
+            Call::AllReduceCoalesced { .. } => "all_reduce_coalesced",
+            Call::AllGatherCoalesced { .. } => "all_gather_into_tensor_coalesced",
+            Call::ReduceScatterCoalesced { .. } => "reduce_scatter_tensor_coalesced",
             Call::Barrier => "barrier",
         }
     }
@@ -294,6 +316,15 @@ pub fn convert(
         }
         Call::Batch { transfers } => {
             return batch::convert(context, transfers, operands, group);
+        }
+        Call::AllReduceCoalesced { reduction } => {
+            return coalesced::all_reduce(context, operands, *reduction, group);
+        }
+        Call::AllGatherCoalesced { outputs } => {
+            return coalesced::all_gather(context, outputs, operands, group);
+        }
+        Call::ReduceScatterCoalesced { reduction, outputs } => {
+            return coalesced::reduce_scatter(context, outputs, operands, *reduction, group);
         }
         Call::Barrier if operands.is_empty() => {
             barrier::convert(context, group)?;

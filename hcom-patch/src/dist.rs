@@ -21,9 +21,10 @@ mod transfers;
 mod work;
 
 pub use calls::{
-    all_gather, all_gather_into_tensor, all_gather_into_tensor_uneven, all_reduce, all_to_all,
-    all_to_all_single, all_to_all_single_dims, barrier, broadcast, gather, reduce, reduce_scatter,
-    reduce_scatter_tensor, reduce_scatter_tensor_uneven, scatter,
+    all_gather, all_gather_into_tensor, all_gather_into_tensor_coalesced,
+    all_gather_into_tensor_uneven, all_reduce, all_reduce_coalesced, all_to_all, all_to_all_single,
+    all_to_all_single_dims, barrier, broadcast, gather, reduce, reduce_scatter,
+    reduce_scatter_tensor, reduce_scatter_tensor_coalesced, reduce_scatter_tensor_uneven, scatter,
 };
 pub use hcom_convert::{Peer, Reduction, Root};
 pub use hcom_ir::ReduceOp;

@@ -356,6 +356,65 @@ fn complex_numbers_go_through_every_call() {
 }
 
 #[test]
+fn coalesced_calls_do_to_each_tensor_what_the_call_does_to_one() {
+    ranks(3, Kind::Threads, |rank| {
+        let r = rank.rank();
+        let x: Vec<Tensor> = [(3, 1), (6, 2), (3, 3)]
+            .iter()
+            .map(|&(rows, width)| {
+                let values: Vec<f32> = (0..rows * width)
+                    .map(|i| (i as f32 - 4.0) * (r + 1) as f32 / 3.0)
+                    .collect();
+                f32s(&values, &[rows, width])
+            })
+            .collect();
+        let with_integers = |x: &[Tensor]| -> Result<Vec<Tensor>, Error> {
+            let mut all: Vec<Tensor> = x.iter().map(|x| x * 1.0).collect::<Result<_, _>>()?;
+            all.insert(1, x[1].cast(DType::I32)?);
+            Ok(all)
+        };
+        let room = |x: &[Tensor], up: u64, down: u64| -> Result<Vec<Tensor>, Error> {
+            x.iter()
+                .map(|x| Tensor::zeros(&[x.shape()[0] * up / down, x.shape()[1]], x.dtype()))
+                .collect()
+        };
+        let together = |x: &[Tensor]| {
+            let world = world();
+            let x = with_integers(x)?;
+            let (mut gathered, mut scattered) = (room(&x, 3, 1)?, room(&x, 1, 3)?);
+            dist::all_gather_into_tensor_coalesced(&mut gathered, &x, &world)?;
+            dist::reduce_scatter_tensor_coalesced(&mut scattered, &x, ReduceOp::Sum, &world)?;
+            let mut reduced = x;
+            dist::all_reduce_coalesced(&mut reduced, ReduceOp::Avg, &world)?;
+            Ok([gathered, scattered, reduced].concat())
+        };
+        let one_by_one = |x: &[Tensor]| {
+            let world = world();
+            let x = with_integers(x)?;
+            let (mut gathered, mut scattered) = (room(&x, 3, 1)?, room(&x, 1, 3)?);
+            for (index, x) in x.iter().enumerate() {
+                dist::all_gather_into_tensor(&mut gathered[index], x, &world)?;
+                dist::reduce_scatter_tensor(&mut scattered[index], x, ReduceOp::Sum, &world)?;
+            }
+            let mut reduced = x;
+            for x in &mut reduced {
+                dist::all_reduce(x, ReduceOp::Avg, &world)?;
+            }
+            Ok([gathered, scattered, reduced].concat())
+        };
+        let expected = same_everywhere(one_by_one, &x);
+        let y = same_everywhere(together, &x);
+        for (y, expected) in y.iter().zip(&expected) {
+            assert_eq!(y.to_literal().unwrap(), expected.to_literal().unwrap());
+        }
+        let compiled = compile(together, recorded());
+        compiled.call(&x).unwrap();
+        // One per call and element type.
+        assert_eq!(compiled.report().collectives, 6);
+    });
+}
+
+#[test]
 fn functions_of_equal_signature_keep_graphs_of_their_own() {
     ranks(2, Kind::Threads, |rank| {
         let x = f32s(&[rank.rank() as f32 + 1.0], &[1]);

@@ -294,6 +294,60 @@ pub fn gather(
     dispatch(&call, &refs(outputs), &[input], group)
 }
 
+/// [`all_reduce`] of each tensor, those of one element type together as one collective.
+///
+/// The list has the same element types and sizes on all ranks.
+///
+/// # Errors
+/// As [`all_reduce`].
+#[track_caller]
+pub fn all_reduce_coalesced(
+    tensors: &mut [Tensor],
+    reduction: impl Into<Reduction>,
+    group: &Group,
+) -> Result<(), Error> {
+    let call = Call::AllReduceCoalesced {
+        reduction: reduction.into(),
+    };
+    dispatch(&call, &refs(tensors), &refs(tensors), group)
+}
+
+/// [`all_gather_into_tensor`] of each pair of tensors, those of one element type together as one
+/// collective.
+///
+/// # Errors
+/// As [`all_gather_into_tensor`]; [`Error::Convert`] unless there is one output per input.
+#[track_caller]
+pub fn all_gather_into_tensor_coalesced(
+    outputs: &mut [Tensor],
+    inputs: &[Tensor],
+    group: &Group,
+) -> Result<(), Error> {
+    let call = Call::AllGatherCoalesced {
+        outputs: types(outputs),
+    };
+    dispatch(&call, &refs(outputs), &refs(inputs), group)
+}
+
+/// [`reduce_scatter_tensor`] of each pair of tensors, those of one element type together as one
+/// collective.
+///
+/// # Errors
+/// As [`reduce_scatter_tensor`]; [`Error::Convert`] unless there is one output per input.
+#[track_caller]
+pub fn reduce_scatter_tensor_coalesced(
+    outputs: &mut [Tensor],
+    inputs: &[Tensor],
+    reduction: impl Into<Reduction>,
+    group: &Group,
+) -> Result<(), Error> {
+    let call = Call::ReduceScatterCoalesced {
+        reduction: reduction.into(),
+        outputs: types(outputs),
+    };
+    dispatch(&call, &refs(outputs), &refs(inputs), group)
+}
+
 /// Lets no rank of the group go on before all have arrived.
 ///
 /// # Errors
