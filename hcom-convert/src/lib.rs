@@ -29,6 +29,7 @@
 //! | [`support`] | which element types and reductions each call takes, as a table | |
 //! | [`written`] | graphs from text, whose reductions are lowered as those of calls | |
 //! | [`context`] | where the nodes go, and for which rank | |
+//! | [`ge`] | graphs in the form that Huawei's offline compiler reads | |
 //!
 //! Each collective's module has the same four parts: what the call means, `convert`, its errors,
 //! its tests. [`convert`] is the registry over them.
@@ -69,6 +70,7 @@ pub mod broadcast;
 pub mod coalesced;
 pub mod context;
 pub mod gather;
+pub mod ge;
 pub mod recv;
 pub mod reduce;
 pub mod reduce_scatter;

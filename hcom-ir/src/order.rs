@@ -1,9 +1,12 @@
 //! What the ranks of a group must agree on: the order of its collectives.
 //!
 //! Each rank describes its own graph by [`rows`] and [`transfers`]; the rows of all members are
-//! compared by [`check_rows`], those of point-to-point by [`check_transfers`]. A row has columns
+//! compared by [`check_rows`], those of point-to-point by [`check_transfers`]; [`differences`] finds all of
+//! a world's at once. A row has columns
 //! that are equal on all ranks (kind, element type, reduction, root, even count) and columns that
 //! each rank has its own value of, which fit by a rule. [`rows_hash`] covers the equal columns only.
+
+mod world;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,6 +19,8 @@ use crate::op::attr::{Attr, ReduceOp};
 use crate::op::{Class, Op};
 use crate::shape::FromFn;
 use crate::types::DType;
+
+pub use world::{Difference, differences};
 
 /// One entry of the sequence of collectives of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -500,45 +505,14 @@ impl Unpaired {
 
 /// Pairs the transfers of all ranks of a world: per channel, sends and receives match in order, count
 /// and element type; between two ranks, in the order of their tags too, since a send waits for its
-/// receive.
+/// receive. The first that do not are the error.
 pub fn check_transfers<'a>(
     all: impl IntoIterator<Item = &'a Transfer>,
 ) -> Result<(), Box<Unpaired>> {
-    let mut channels: BTreeMap<Channel, [Vec<&Transfer>; 2]> = BTreeMap::new();
-    let mut pairs: BTreeMap<(u32, u32), [Vec<&Transfer>; 2]> = BTreeMap::new();
-    for transfer in all {
-        let (channel, side) = (transfer.channel, usize::from(!transfer.send));
-        channels.entry(channel).or_default()[side].push(transfer);
-        let pair = (channel.source, channel.destination);
-        pairs.entry(pair).or_default()[side].push(transfer);
+    match world::unpaired(all).into_iter().next() {
+        None => Ok(()),
+        Some(unpaired) => Err(Box::new(unpaired)),
     }
-    for (channel, [sends, recvs]) in channels {
-        for position in 0..sends.len().max(recvs.len()) {
-            let (send, recv) = (sends.get(position).copied(), recvs.get(position).copied());
-            let fits = matches!((send, recv), (Some(send), Some(recv)) if (send.dtype, send.count) == (recv.dtype, recv.count));
-            if !fits {
-                return Err(Box::new(Unpaired {
-                    channel,
-                    seq: position as u64 + 1,
-                    send: send.cloned(),
-                    recv: recv.cloned(),
-                }));
-            }
-        }
-    }
-    for [sends, recvs] in pairs.into_values() {
-        let mut both = (1..).zip(sends.into_iter().zip(recvs));
-        let crossed = both.find(|(_, (send, recv))| send.channel.tag != recv.channel.tag);
-        if let Some((seq, (send, recv))) = crossed {
-            return Err(Box::new(Unpaired {
-                channel: send.channel,
-                seq,
-                send: Some(send.clone()),
-                recv: Some(recv.clone()),
-            }));
-        }
-    }
-    Ok(())
 }
 
 /// A digest of what a planner reads: operations, edges, types, groups, attributes, guards; not the

@@ -122,6 +122,17 @@ pub enum Error {
     /// The graph refused an operation.
     #[error(transparent)]
     Operation(Box<Diagnostic>),
+    /// An operation has no form in what is exported.
+    #[error(transparent)]
+    Export(#[from] hcom_convert::ge::ExportError),
+    /// A file cannot be written or read.
+    #[error("{}", path.display())]
+    File {
+        /// Where it is.
+        path: std::path::PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
     /// A recorded graph is not valid.
     #[error(transparent)]
     Graph(#[from] Diagnostics),

@@ -46,7 +46,7 @@
 //! | `sizes` | which sizes of arguments are symbols |
 //! | `compile` | compiled functions, guards, the report |
 //! | `cache` | what a compiled function remembers |
-//! | `export` | the graph of a function without running it |
+//! | `export` | the graph of a function without running it, as a value or as files |
 //! | `foreign` | tensors in memory that belongs to someone else |
 //!
 //! Invariants:
@@ -78,7 +78,7 @@ pub mod tensor;
 pub use compile::{Collectives, Compiled, Config, Report, Shapes, compile};
 pub use dist::{Group, Peer, ReduceOp, Reduction, Root};
 pub use error::Error;
-pub use export::export;
+pub use export::{ExportOptions, Exported, Weights, export, export_graphs, export_to};
 pub use foreign::DeviceTensor;
 pub use hcom_ir::{Dim, Element, Literal, Shape, TopologyOrder};
 pub use rank::{PatchGuard, patch_for_hcom};

@@ -15,10 +15,12 @@ use crate::launch::{self, LaunchError, Outcome, Role};
 
 mod bad_input;
 mod bench;
+mod check;
 mod collectives;
 mod demo;
 mod drawing;
 mod env;
+mod export;
 mod graph;
 mod launch_command;
 mod record;
@@ -32,7 +34,7 @@ const EXAMPLES: &str = "Examples:
   hcom demo                                   a model with its collectives inside one graph, on 4 ranks
   hcom run examples/mlp.hcom --ranks 2        run a graph that is written as text
   hcom graph examples/mlp.hcom --svg > g.svg  draw it
-  hcom launch -n 4 -- python3 train.py        start 4 ranks of any program
+  hcom check r0.hcom r1.hcom                  whether the graphs of several ranks fit each other\n  hcom launch -n 4 -- python3 train.py        start 4 ranks of any program
   hcom bench all_reduce --ranks 2             how fast collectives are
   hcom env                                    what this machine offers
   hcom collectives                            which types and reductions each call takes
@@ -57,6 +59,8 @@ enum Command {
     Run(run::Arguments),
     Launch(launch_command::Arguments),
     Graph(graph::Arguments),
+    Check(check::Arguments),
+    Export(export::Arguments),
     Bench(bench::Arguments),
     Env(env::Arguments),
     Collectives(collectives::Arguments),
@@ -82,6 +86,8 @@ pub fn main() -> ExitCode {
         Command::Run(arguments) => (arguments.json, run::run(arguments, role)),
         Command::Launch(arguments) => (arguments.json, launch_command::run(arguments)),
         Command::Graph(arguments) => (arguments.json, graph::run(&arguments)),
+        Command::Check(arguments) => (arguments.json, check::run(&arguments)),
+        Command::Export(arguments) => (arguments.json, export::run(&arguments)),
         Command::Bench(arguments) => (arguments.json(), bench::run(&arguments, role)),
         Command::Env(arguments) => (arguments.json, env::run(&arguments)),
         Command::Collectives(arguments) => (arguments.json, collectives::run(&arguments)),

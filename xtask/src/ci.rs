@@ -9,6 +9,7 @@ use anyhow::{Result, ensure};
 
 use crate::{bindings, stress, sweep, tidy, tools, wheel};
 
+mod air;
 mod consumers;
 
 /// Arguments of `ci`.
@@ -36,7 +37,7 @@ struct Step {
 /// How often `--full` runs all tests: most faults of a program with several ranks are races.
 const ROUNDS: u32 = 5;
 
-const STEPS: [Step; 17] = [
+const STEPS: [Step; 18] = [
     Step {
         name: "tools",
         slow: false,
@@ -111,6 +112,11 @@ const STEPS: [Step; 17] = [
         name: "stress-full",
         slow: true,
         run: || stress::run(&stress::Args::of_seconds(600)),
+    },
+    Step {
+        name: "exported-models",
+        slow: true,
+        run: air::run,
     },
     Step {
         name: "packages",

@@ -10,7 +10,7 @@
 //! | [`wheel`] | `wheel`: the Python package |
 //! | [`stress`] | `stress`: random operations of real ranks against an oracle |
 //! | [`model`] | `model`: the weights that the `embed` example runs |
-//! | [`fuzz`] | `fuzz`: random programs against the oracle, for as long as asked |
+//! | [`fuzz`] | `fuzz`: random programs against the oracle, random text against parser and validator |
 //!
 //! It depends on no crate of the workspace, so that it builds while they do not.
 //! Exit codes: 0 done, 1 a check failed, 2 the machine lacks something or the arguments are wrong.
@@ -70,9 +70,9 @@ enum Command {
         /// Folder to create.
         dir: PathBuf,
     },
-    /// Run random programs of several ranks every way there is, against the oracle.
+    /// Give random programs to everything that runs them, or random text to the parser and the validator.
     #[command(
-        after_help = "Examples:\n  cargo xtask fuzz                     10 minutes of programs nobody has run before\n  cargo xtask fuzz --minutes 60\n  cargo xtask fuzz --minutes 0 --seed 7 --programs 1\n\nA program that fails is printed with its seed, on thread ranks as small as it still fails; exit code 1."
+        after_help = "Examples:\n  cargo xtask fuzz                     10 minutes of programs nobody has run before\n  cargo xtask fuzz --minutes 60\n  cargo xtask fuzz --target text       the parser, with libFuzzer\n  cargo xtask fuzz --target valid      the validator and the builder, with libFuzzer\n  cargo xtask fuzz --minutes 0 --seed 7 --programs 1\n\nA program that fails is printed with its seed, on thread ranks as small as it still fails; exit code 1."
     )]
     Fuzz(fuzz::Args),
     /// Kill, stop or fail one rank at every operation of a job and check what the others say.

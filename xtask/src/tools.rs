@@ -68,6 +68,19 @@ pub(crate) fn require_python() -> Result<()> {
     }
 }
 
+/// Fails with [`Missing`] unless the C++ compiler starts.
+pub(crate) fn require_cxx() -> Result<()> {
+    if answers("c++", &["--version"]) {
+        return Ok(());
+    }
+    let install = "install it with your package manager (Debian, Ubuntu: apt install g++; Fedora, openEuler: dnf install gcc-c++)";
+    Err(Missing {
+        program: "c++",
+        install,
+    }
+    .into())
+}
+
 fn answers(program: &str, arguments: &[&str]) -> bool {
     Command::new(program)
         .args(arguments)

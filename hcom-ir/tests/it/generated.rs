@@ -6,6 +6,8 @@ use hcom_ir::{
 };
 use proptest::prelude::*;
 
+use crate::fuzzed;
+
 /// A graph made by applying choices; operations that are not `allowed` and those that do not
 /// fit are left out.
 fn build(choices: &[(u8, u8, u8, u8)], allowed: fn(Op) -> bool) -> Graph {
@@ -237,13 +239,16 @@ proptest! {
             }
         }
         let text: String = text.into_iter().collect();
-        match parse(&text, "t") {
-            Ok(graph) => prop_assert_eq!(parse(&graph.to_string(), "t"), Ok(graph)),
-            Err(found) => {
-                prop_assert!(!found.0.is_empty());
-                let _ = found.render(Some(&text));
-            }
-        }
+        fuzzed::text(text.as_bytes());
+        fuzzed::valid(text.as_bytes());
+    }
+
+    #[test]
+    fn shuffled_graphs_are_valid_or_refused(choices in choices(), shuffle in prop::collection::vec(1u8.., 1..60)) {
+        let mut data = build(&choices, |_| true).to_string().into_bytes();
+        data.push(0);
+        data.extend(shuffle);
+        fuzzed::valid(&data);
     }
 
     #[test]

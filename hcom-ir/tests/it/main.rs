@@ -3,7 +3,9 @@
 mod agreement;
 mod building;
 mod cost;
+mod fuzzed;
 mod generated;
+mod messages;
 mod numbers;
 mod ranks;
 mod text;

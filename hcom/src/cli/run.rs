@@ -67,7 +67,7 @@ enum Mode {
     Split,
 }
 
-fn parse_dim(text: &str) -> Result<(String, u64), String> {
+pub(super) fn parse_dim(text: &str) -> Result<(String, u64), String> {
     let wrong = || "expected SYMBOL=SIZE, such as s0=8".to_owned();
     let (symbol, size) = text.split_once('=').ok_or_else(wrong)?;
     Ok((
@@ -163,7 +163,7 @@ fn graphs_have(arguments: &Arguments, symbol: &str) -> anyhow::Result<bool> {
     Ok(false)
 }
 
-fn bind(graph: &Graph, file: &str, dims: &[(String, u64)]) -> Result<Graph, BadInput> {
+pub(super) fn bind(graph: &Graph, file: &str, dims: &[(String, u64)]) -> Result<Graph, BadInput> {
     let mut bindings = Bindings::new();
     for (name, size) in dims {
         if let Some(symbol) = graph.symbol(name) {
