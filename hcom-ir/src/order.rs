@@ -8,7 +8,6 @@
 
 mod world;
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
