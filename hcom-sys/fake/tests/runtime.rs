@@ -39,6 +39,22 @@ fn a_thread_without_a_device_is_told_so() {
 }
 
 #[test]
+fn a_system_parameter_is_zero_for_the_process_and_unset_for_a_context() {
+    on_device(3, || {
+        let option = sys::ACL_OPT_STRONG_CONSISTENCY;
+        let mut value = -1;
+        assert_eq!(c!(aclrtGetSysParamOpt(option, &mut value)), 0);
+        assert_eq!(value, 0);
+        assert_eq!(c!(aclrtCtxGetSysParamOpt(option, &mut value)), 107_021);
+        assert_eq!(c!(aclrtCtxSetSysParamOpt(option, 5)), 0);
+        assert_eq!(c!(aclrtCtxGetSysParamOpt(option, &mut value)), 0);
+        assert_eq!(value, 5);
+        let unknown = sys::aclSysParamOpt(9);
+        assert_eq!(c!(aclrtGetSysParamOpt(unknown, &mut value)), 100_000);
+    });
+}
+
+#[test]
 fn arguments_are_checked() {
     on_device(0, || {
         let mut pointer = ptr::null_mut();

@@ -389,7 +389,7 @@ pub unsafe extern "C" fn aclrtCtxGetCurrentDefaultStream(stream: *mut aclrtStrea
     })
 }
 
-/// `aclrtSetSysParamOpt`
+/// The parameters of the process.
 static PARAMETERS: Mutex<BTreeMap<u32, i64>> = Mutex::new(BTreeMap::new());
 
 fn set_parameter(
@@ -397,21 +397,16 @@ fn set_parameter(
     opt: aclSysParamOpt,
     value: i64,
 ) -> error::Outcome {
-    if opt.0 > 3 {
-        return refuse(code::INVALID_PARAM, format!("system parameter {}", opt.0));
-    }
+    known_parameter(opt)?;
     lock(parameters).insert(opt.0, value);
     Ok(())
 }
 
-fn parameter(parameters: &Mutex<BTreeMap<u32, i64>>, opt: aclSysParamOpt) -> error::Outcome<i64> {
-    let value = lock(parameters).get(&opt.0).copied();
-    value.ok_or_else(|| {
-        Failure::new(
-            code::SYSPARAM_UNSET,
-            format!("system parameter {} was never set", opt.0),
-        )
-    })
+fn known_parameter(opt: aclSysParamOpt) -> error::Outcome {
+    if opt.0 > sys::ACL_OPT_ENABLE_KERNEL_EARLY_START.0 {
+        return refuse(code::INVALID_PARAM, format!("system parameter {}", opt.0));
+    }
+    Ok(())
 }
 
 /// `aclrtCtxSetSysParamOpt`: remembered; every operation here is deterministic anyway.
@@ -424,7 +419,12 @@ pub unsafe extern "C" fn aclrtCtxSetSysParamOpt(opt: aclSysParamOpt, value: i64)
 /// `aclrtCtxGetSysParamOpt`
 pub unsafe extern "C" fn aclrtCtxGetSysParamOpt(opt: aclSysParamOpt, value: *mut i64) -> aclError {
     acl("aclrtCtxGetSysParamOpt", || {
-        let answer = parameter(&device::current()?.parameters, opt)?;
+        known_parameter(opt)?;
+        let set = lock(&device::current()?.parameters).get(&opt.0).copied();
+        let answer = set.ok_or_else(|| {
+            let text = format!("system parameter {} was never set for this context", opt.0);
+            Failure::new(code::SYSPARAM_UNSET, text)
+        })?;
         // SAFETY: the caller passes null or a place for the answer.
         unsafe { put(value, code::INVALID_PARAM, answer) }
     })
@@ -437,10 +437,11 @@ pub unsafe extern "C" fn aclrtSetSysParamOpt(opt: aclSysParamOpt, value: i64) ->
     })
 }
 
-/// `aclrtGetSysParamOpt`
+/// `aclrtGetSysParamOpt`: 0 for a parameter that was never set.
 pub unsafe extern "C" fn aclrtGetSysParamOpt(opt: aclSysParamOpt, value: *mut i64) -> aclError {
     acl("aclrtGetSysParamOpt", || {
-        let answer = parameter(&PARAMETERS, opt)?;
+        known_parameter(opt)?;
+        let answer = lock(&PARAMETERS).get(&opt.0).copied().unwrap_or(0);
         // SAFETY: the caller passes null or a place for the answer.
         unsafe { put(value, code::INVALID_PARAM, answer) }
     })
