@@ -11,6 +11,7 @@
 //! | `loader` | [`Library`]: search, opening, look-up |
 //! | `symbol` | [`FUNCTIONS`]: group of libraries and first version of each; the accessors |
 //! | `table` | [`Table`]: a library that is part of the process |
+//! | `headers` | the headers themselves, with the feature `headers` |
 //! | `error`, `codes` | [`LoadError`], [`MissingSymbol`], [`CallError`]; names and meanings of the codes |
 //!
 //! ```no_run
@@ -39,6 +40,8 @@ pub mod bindings;
 mod codes;
 mod config;
 mod error;
+#[cfg(feature = "headers")]
+mod headers;
 mod loader;
 mod symbol;
 mod table;
@@ -48,6 +51,8 @@ pub use config::comm_config;
 pub use error::{
     CallError, Code, LoadError, MissingSymbol, Place, check_acl, check_aclnn, check_hccl,
 };
+#[cfg(feature = "headers")]
+pub use headers::headers;
 pub use loader::{ASCEND_HOME_VARIABLE, LIBRARY_PATH_VARIABLE, Library, Origin, register_fallback};
 pub use symbol::{FUNCTIONS, Function, Group, Since, entry};
 pub use table::{AppLog, Symbol, Table};

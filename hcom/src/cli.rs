@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 
 use crate::launch::{self, LaunchError, Outcome, Role};
 
+#[cfg(feature = "fake")]
+mod ascend_home;
 mod bad_input;
 mod bench;
 mod check;
@@ -63,6 +65,8 @@ enum Command {
     Export(export::Arguments),
     Bench(bench::Arguments),
     Env(env::Arguments),
+    #[cfg(feature = "fake")]
+    AscendHome(ascend_home::Arguments),
     Collectives(collectives::Arguments),
     Record(record::Arguments),
     Status(status::Arguments),
@@ -90,6 +94,8 @@ pub fn main() -> ExitCode {
         Command::Export(arguments) => (arguments.json, export::run(&arguments)),
         Command::Bench(arguments) => (arguments.json(), bench::run(&arguments, role)),
         Command::Env(arguments) => (arguments.json, env::run(&arguments)),
+        #[cfg(feature = "fake")]
+        Command::AscendHome(arguments) => (arguments.json, ascend_home::run(&arguments)),
         Command::Collectives(arguments) => (arguments.json, collectives::run(&arguments)),
         Command::Record(arguments) => (arguments.json(), record::run(&arguments)),
         Command::Status(arguments) => (arguments.json, status::run(&arguments)),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use crate::{bindings, stress, sweep, tidy, tools, wheel};
+use crate::{bindings, stress, sweep, tidy, tools, torch_npu, wheel};
 
 mod air;
 mod consumers;
@@ -15,7 +15,8 @@ mod consumers;
 /// Arguments of `ci`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Add the slow parts: packages, consumers outside the workspace, all tests several times over, ten minutes of stress.
+    /// Add the slow parts: packages, consumers outside the workspace, torch_npu, all tests several times over, ten minutes of
+    /// stress.
     #[arg(long)]
     full: bool,
     /// Print the steps' names and end.
@@ -127,6 +128,11 @@ const STEPS: [Step; 18] = [
         name: "python-full",
         slow: true,
         run: wheel::test_full,
+    },
+    Step {
+        name: "torch-npu",
+        slow: true,
+        run: torch_npu::run,
     },
 ];
 

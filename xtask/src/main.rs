@@ -9,6 +9,7 @@
 //! | [`sweep`] | `sweep`: every fault at every operation, and what the other ranks say |
 //! | [`wheel`] | `wheel`: the Python package |
 //! | [`stress`] | `stress`: random operations of real ranks against an oracle |
+//! | [`torch_npu`] | a step of `ci --full`: torch_npu on the CPU library |
 //! | [`model`] | `model`: the weights that the `embed` example runs |
 //! | [`fuzz`] | `fuzz`: random programs against the oracle, random text against parser and validator |
 //!
@@ -29,6 +30,7 @@ mod stress;
 mod sweep;
 mod tidy;
 mod tools;
+mod torch_npu;
 mod wheel;
 
 #[derive(Parser)]
@@ -64,7 +66,7 @@ enum Command {
     },
     /// Lay out an Ascend toolkit folder (include/, lib64/) around the CPU library.
     #[command(
-        after_help = "Example:\n  cargo xtask ascend-home target/ascend\n  ASCEND_HOME_PATH=$PWD/target/ascend some-program"
+        after_help = "Example:\n  cargo xtask ascend-home target/ascend\n  source target/ascend/set_env.sh"
     )]
     AscendHome {
         /// Folder to create.

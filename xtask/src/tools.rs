@@ -115,33 +115,38 @@ pub(crate) fn cargo() -> Command {
 
 /// `python3 -m pip`, from a virtual environment under `target` where the system's Python has none.
 pub(crate) fn pip() -> Result<Command> {
-    let missing = |program, install| Err(Missing { program, install }.into());
-    if answers("python3", &["-m", "pip", "--version"]) {
-        let mut command = Command::new("python3");
-        command.args(["-m", "pip", "--disable-pip-version-check"]);
-        return Ok(command);
-    }
-    if !answers("python3", &["--version"]) {
-        return missing(TOOLS[2].0, TOOLS[2].2);
-    }
-    let venv = target().join("tools/venv");
-    let python = venv.join("bin/python3");
-    if !python.exists() {
-        let made = Command::new("python3")
-            .args(["-m", "venv"])
-            .arg(&venv)
-            .stdout(Stdio::null())
-            .status();
-        if !made.is_ok_and(|status| status.success()) {
-            return missing(
-                "pip",
-                "install it with your package manager (apt install python3-pip, dnf install python3-pip)",
-            );
-        }
-    }
+    let python = match answers("python3", &["-m", "pip", "--version"]) {
+        true => PathBuf::from("python3"),
+        false => venv(&target().join("tools/venv"))?,
+    };
     let mut command = Command::new(python);
     command.args(["-m", "pip", "--disable-pip-version-check"]);
     Ok(command)
+}
+
+/// The Python of a virtual environment with pip; made unless the folder is one.
+pub(crate) fn venv(folder: &Path) -> Result<PathBuf> {
+    let (program, version, install) = TOOLS[2];
+    if !answers(program, version) {
+        return Err(Missing { program, install }.into());
+    }
+    let python = folder.join("bin/python3");
+    if !python.exists() {
+        let made = Command::new(program)
+            .args(["-m", "venv"])
+            .arg(folder)
+            .stdout(Stdio::null())
+            .status();
+        if !made.is_ok_and(|status| status.success()) {
+            let install = "install it with your package manager (apt install python3-venv python3-pip, dnf install python3-pip)";
+            return Err(Missing {
+                program: "pip",
+                install,
+            }
+            .into());
+        }
+    }
+    Ok(python)
 }
 
 /// Runs the command to its end, its output going where ours goes; an error names it.

@@ -14,7 +14,7 @@ use crate::launch::{End, Launch, Outcome};
 /// Every rank gets torchrun's variables: RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  hcom launch -n 4 -- python3 train.py --epochs 3\n  hcom launch --ranks 2 -- sh -c 'echo I am rank $RANK of $WORLD_SIZE'\n\nWhen a rank fails, the others get the timeout and 2 s more to report, then SIGTERM, then SIGKILL.\nThe exit code is that of the first failure (128 + n for a rank that signal n ended)."
+    after_help = "Examples:\n  hcom launch -n 4 -- python3 train.py --epochs 3\n  hcom launch --fake -n 4 -- ./all_reduce_test\n  hcom launch --ranks 2 -- sh -c 'echo I am rank $RANK of $WORLD_SIZE'\n\nWhen a rank fails, the others get the timeout and 2 s more to report, then SIGTERM, then SIGKILL.\nThe exit code is that of the first failure (128 + n for a rank that signal n ended)."
 )]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -22,6 +22,11 @@ pub(super) struct Arguments {
     /// Seconds that the ranks wait for each other in a collective [default: HCOM_TIMEOUT, else 60].
     #[arg(long, value_name = "SECONDS", allow_hyphen_values = true, value_parser = parse_seconds)]
     timeout: Option<Duration>,
+    /// Run a program for Ascend NPUs on the CPU library: sets LD_LIBRARY_PATH and ASCEND_HOME_PATH for it, and
+    /// HCOM_FAKE_STRICT=1 where it is not set, so that the host cannot touch device addresses.
+    #[cfg(feature = "fake")]
+    #[arg(long)]
+    fake: bool,
     /// Print how the job ended as one JSON object; the ranks' output goes to standard error.
     #[arg(long)]
     pub(super) json: bool,
@@ -40,6 +45,10 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     if arguments.timeout.is_some() {
         job = job.env("HCOM_TIMEOUT", timeout.as_secs_f64().to_string());
     }
+    #[cfg(feature = "fake")]
+    if arguments.fake {
+        job = on_the_cpu(job)?;
+    }
     if arguments.json {
         job = job.collect();
     }
@@ -48,6 +57,17 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         print_json(&summary(ranks, &outcome))?;
     }
     Ok(exit_code(&outcome))
+}
+
+#[cfg(feature = "fake")]
+fn on_the_cpu(mut job: Launch) -> anyhow::Result<Launch> {
+    for (name, value) in super::ascend_home::Home::cached()?.variables() {
+        job = job.env(name, value);
+    }
+    Ok(match std::env::var_os("HCOM_FAKE_STRICT") {
+        Some(_) => job,
+        None => job.env("HCOM_FAKE_STRICT", "1"),
+    })
 }
 
 fn summary(ranks: u32, outcome: &Outcome) -> serde_json::Value {

@@ -12,7 +12,7 @@ use crate::tools;
 struct Package {
     name: String,
     version: String,
-    /// Linked into Rust programs; a pure cdylib is packaged and built, and has no Rust consumer.
+    /// Linked into Rust programs; a cdylib has no Rust consumer.
     is_library: bool,
 }
 
@@ -49,6 +49,39 @@ pub(crate) fn run() -> Result<()> {
             .with_context(|| format!("the consumer of {}", package.name))?;
         println!("{} serves a consumer", package.name);
     }
+    command_alone(&packages, scratch.path())
+        .context("the command without a shared object beside it")?;
+    println!("hcom builds its shared object");
+    Ok(())
+}
+
+/// What `cargo install hcom` leaves is a program without a shared object: it has one built from the packages.
+fn command_alone(packages: &[Package], scratch: &Path) -> Result<()> {
+    tools::run(tools::cargo().args(["build", "--quiet", "--locked", "--package", "hcom"]))?;
+    let program = scratch.join("hcom");
+    fs::copy(tools::target().join("debug/hcom"), &program)?;
+    fs::create_dir_all(scratch.join(".cargo"))?;
+    let patches = patches(packages.iter(), scratch);
+    fs::write(scratch.join(".cargo/config.toml"), patches)?;
+    let home = scratch.join("ascend");
+    let mut lay_out = std::process::Command::new(program);
+    lay_out
+        .arg("ascend-home")
+        .arg(&home)
+        .env("XDG_CACHE_HOME", scratch.join("cache"))
+        .env_remove("HCOM_LIBRARY_PATH");
+    tools::run(&mut lay_out)?;
+    let symbols = tools::capture(
+        std::process::Command::new("nm")
+            .args(["-D", "--defined-only"])
+            .arg(home.join("lib64/libhccl.so")),
+    )?;
+    for name in ["aclrtMalloc", "HcclAllReduce", "aclnnMatmul", "aclAppLog"] {
+        let exported = symbols
+            .lines()
+            .any(|line| line.ends_with(&format!(" T {name}")));
+        ensure!(exported, "the library does not export {name}");
+    }
     Ok(())
 }
 
@@ -73,10 +106,10 @@ fn published() -> Result<Vec<Package>> {
             Ok(Package {
                 name: text("name").context("no name")?,
                 version: text("version").context("no version")?,
-                is_library: targets
+                is_library: !targets
                     .iter()
                     .flat_map(|target| target["crate_types"].as_array().into_iter().flatten())
-                    .any(|kind| kind == "lib" || kind == "rlib"),
+                    .any(|kind| kind == "cdylib"),
             })
         })
         .collect()
@@ -114,21 +147,30 @@ fn consume(package: &Package, packages: &[Package], unpacked: &Path) -> Result<(
 }
 
 fn manifest(package: &Package, packages: &[Package], unpacked: &Path) -> String {
-    let folder = |package: &Package| -> PathBuf {
-        unpacked.join(format!("{}-{}", package.name, package.version))
-    };
-    let mut text = format!(
-        "[package]\nname = \"consumer\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\n{} = {{ path = {:?} }}\n\n[patch.crates-io]\n",
-        package.name,
-        folder(package)
-    );
-    for sibling in packages
+    let siblings = packages
         .iter()
-        .filter(|sibling| sibling.name != package.name)
-    {
-        text += &format!("{} = {{ path = {:?} }}\n", sibling.name, folder(sibling));
-    }
-    text
+        .filter(|sibling| sibling.name != package.name);
+    format!(
+        "[package]\nname = \"consumer\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\n{} = {{ path = {:?} }}\n\n{}",
+        package.name,
+        folder(package, unpacked),
+        patches(siblings, unpacked)
+    )
+}
+
+/// Puts packages in the place of those of the registry.
+fn patches<'a>(packages: impl Iterator<Item = &'a Package>, unpacked: &Path) -> String {
+    packages.fold("[patch.crates-io]\n".to_owned(), |text, package| {
+        text + &format!(
+            "{} = {{ path = {:?} }}\n",
+            package.name,
+            folder(package, unpacked)
+        )
+    })
+}
+
+fn folder(package: &Package, unpacked: &Path) -> PathBuf {
+    unpacked.join(format!("{}-{}", package.name, package.version))
 }
 
 #[cfg(test)]
