@@ -1,14 +1,11 @@
 //! Gives the library a number that differs between builds whose ranks could not work together.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 fn main() {
     // What ranks share lies in these; the order of a directory is not the same everywhere.
-    let mut files: Vec<_> = fs::read_dir(Path::new("src/comm"))
-        .expect("the sources")
-        .map(|entry| entry.expect("the sources").path())
-        .collect();
+    let mut files = files(Path::new("src/comm"));
     files.push("src/shm.rs".into());
     files.sort();
     // FNV-1a: small, and the same on every machine.
@@ -21,4 +18,15 @@ fn main() {
     }
     println!("cargo::rerun-if-changed=src/comm");
     println!("cargo::rustc-env=HCOM_FAKE_PROTOCOL={:08x}", hash >> 32);
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("the sources");
+    let paths = entries.map(|entry| entry.expect("the sources").path());
+    paths
+        .flat_map(|path| match path.is_dir() {
+            true => files(&path),
+            false => vec![path],
+        })
+        .collect()
 }

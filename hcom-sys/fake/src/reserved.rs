@@ -138,6 +138,11 @@ fn within<T>(address: usize, body: impl FnOnce(&mut Window, usize) -> T) -> Opti
     (address - start < window.outside.bytes()).then(|| body(window, address - start))
 }
 
+/// Whether `bytes` at `address` lie in one reservation, mapped or not.
+pub(crate) fn holds(address: usize, bytes: usize) -> bool {
+    within(address, |window, at| bytes <= window.outside.bytes() - at).unwrap_or(false)
+}
+
 /// Maps `bytes` of `physical` at `pointer`.
 ///
 /// # Errors

@@ -10,28 +10,15 @@ use std::thread;
 use std::time::Duration;
 
 use hcom_sys::bindings::{self as sys, HcclCommConfig, HcclRootInfo};
-use support::api::{Buffer, Comm, Stream, acl, hccl, last_error, prepared, set_device, split};
+use support::api::{Buffer, Comm, Stream, acl, hccl, last_error, prepared, set_device};
+use support::communicator::{I32, adds_up, name_of};
 use support::{KINDS, Kind, Rank, equip, processes, ranks};
-
-const I32: sys::HcclDataType = sys::HCCL_DATA_TYPE_INT32;
-const SUM: sys::HcclReduceOp = sys::HCCL_REDUCE_SUM;
 
 fn named(mut config: HcclCommConfig, name: &str) -> HcclCommConfig {
     for (to, from) in config.hcclCommName.iter_mut().zip(name.bytes()) {
         *to = from as _;
     }
     config
-}
-
-fn name_of(comm: &Comm) -> String {
-    let mut name = [0; 128];
-    hccl(c!(HcclGetCommName(comm.0, name.as_mut_ptr()))).unwrap();
-    let bytes: Vec<u8> = name
-        .iter()
-        .map(|&c| c as u8)
-        .take_while(|&c| c != 0)
-        .collect();
-    String::from_utf8(bytes).unwrap()
 }
 
 fn init_with(rank: &Rank, config: &HcclCommConfig) -> Result<Comm, (u32, String)> {
@@ -52,19 +39,6 @@ fn init_from(
         rank.size, info, rank.rank, config, &mut comm
     )))?;
     Ok(Comm(comm))
-}
-
-/// Every member adds its rank and one; all must get the sum.
-fn adds_up(comm: &Comm, stream: &Stream) {
-    let (mut rank, mut size) = (0, 0);
-    hccl(c!(HcclGetRankId(comm.0, &mut rank))).unwrap();
-    hccl(c!(HcclGetRankSize(comm.0, &mut size))).unwrap();
-    let buffer = Buffer::of(&[rank as i32 + 1, 10 * (rank as i32 + 1)]);
-    comm.all_reduce(&buffer, &buffer, 2, I32, SUM, stream)
-        .unwrap();
-    stream.synchronize().unwrap();
-    let sum = (size * (size + 1) / 2) as i32;
-    assert_eq!(buffer.read::<i32>(2), [sum, 10 * sum]);
 }
 
 #[test]
@@ -275,6 +249,33 @@ fn ranks_of_a_table_find_each_other_again_and_again() {
     }
 }
 
+/// Four ranks on two servers, which are both this host: each has devices 0 and 1.
+#[test]
+fn servers_of_a_table_may_have_the_same_devices() {
+    let test = "servers_of_a_table_may_have_the_same_devices";
+    ranks(Kind::Processes, 4, test, |rank| {
+        let (common, stream) = equip(&rank);
+        let name = name_of(&common);
+        let device = |rank: u32| format!(r#"{{"device_id":"{}","rank_id":"{rank}"}}"#, rank % 2);
+        let server = |first: u32| {
+            let devices = [device(first), device(first + 1)].join(",");
+            format!(r#"{{"server_id":"{name}{first}","device":[{devices}]}}"#)
+        };
+        let servers = [server(0), server(2)].join(",");
+        let text = format!(
+            r#"{{"version":"1.0","status":"completed","server_count":"2","server_list":[{servers}]}}"#
+        );
+        set_device(rank.rank % 2);
+        let stream_here = Stream::create();
+        let comm = Table::new(&format!("{}", rank.rank), &text)
+            .join(rank.rank)
+            .unwrap();
+        adds_up(&comm, &stream_here);
+        set_device(rank.rank);
+        adds_up(&common, &stream);
+    });
+}
+
 #[test]
 fn a_wrong_table_is_refused_before_anybody_connects() {
     ranks(
@@ -336,60 +337,6 @@ fn a_wrong_table_is_refused_before_anybody_connects() {
             );
         },
     );
-}
-
-#[test]
-fn parts_of_a_communicator_work_beside_it() {
-    for kind in KINDS {
-        ranks(kind, 4, "parts_of_a_communicator_work_beside_it", |rank| {
-            let (comm, stream) = equip(&rank);
-            for round in 0..20 {
-                // Two halves under one identity, in reverse order of ranks.
-                let low = rank.rank < 2;
-                let members = if low { [1, 0] } else { [3, 2] };
-                let own = u32::from(rank.rank == members[1]);
-                let half = split(&comm, &members, round, own).unwrap();
-                assert_eq!(name_of(&half), format!("{}_sub_{round}", name_of(&comm)));
-                adds_up(&half, &stream);
-                adds_up(&comm, &stream);
-                let (code, text) = split(&half, &[0], 5, 0).unwrap_err();
-                assert_eq!(code, sys::HCCL_E_NOT_SUPPORT.0, "{text}");
-                let (code, text) = split(&comm, &members, round, own).unwrap_err();
-                assert_eq!(code, sys::HCCL_E_PARA.0);
-                assert!(text.contains("exists already"), "{text}");
-            }
-            let refused = |members: &[u32], own: u32, what: &str| {
-                let (code, text) = split(&comm, members, 77, own).unwrap_err();
-                assert_eq!(code, sys::HCCL_E_PARA.0);
-                assert!(text.contains(what), "{text}");
-            };
-            refused(&[rank.rank, rank.rank], 0, "appears twice");
-            refused(&[rank.rank, 4], 0, "rank 4 of 4 ranks");
-            refused(&[(rank.rank + 1) % 4], 0, "is not this rank");
-            refused(&[rank.rank], 1, "rank 1 of 1");
-            // Whoever does not belong to a part says so in two arguments.
-            let (mut parent, mut config) = (comm.0, prepared(2248, 11));
-            let mut sub = ptr::null_mut();
-            let mut outside = |list: *mut u32, id| {
-                c!(HcclCreateSubCommConfig(
-                    &mut parent,
-                    2,
-                    list,
-                    id,
-                    0,
-                    &mut config,
-                    &mut sub
-                ))
-            };
-            assert_eq!(outside(ptr::null_mut(), 0xffff_ffff), sys::HCCL_SUCCESS);
-            assert_eq!(outside(ptr::null_mut(), 1), sys::HCCL_E_PARA);
-            assert_eq!(
-                outside([0u32, 1].as_mut_ptr(), 0xffff_ffff),
-                sys::HCCL_E_PARA
-            );
-            assert!(sub.is_null());
-        });
-    }
 }
 
 /// One thread, both ranks: only a group can set them up, and lets sends come before receives.

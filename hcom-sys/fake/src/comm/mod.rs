@@ -1,6 +1,8 @@
 //! Communicators: ranks that run collectives together, in processes or threads of one host.
 //!
 //! - [`setup`]: the ways to make one; [`options`]: what is configured.
+//! - [`pending`]: parts whose ranks have not all come yet.
+//! - [`told`]: memory that one is told of.
 //! - [`ticket`], [`rank_table`], [`rendezvous`], [`wire`]: how the ranks find each other.
 //! - [`control`], [`sync`]: the words they share, and how they meet on them.
 //! - [`watch`]: how they notice that one is gone.
@@ -20,27 +22,30 @@ mod exchange;
 pub(crate) mod group;
 mod operation;
 pub(crate) mod options;
+mod pending;
 mod rank_table;
 mod reduce;
 mod rendezvous;
 mod setup;
 mod sync;
 mod ticket;
+mod told;
 mod watch;
 mod wire;
 
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hcom_sys::bindings::{self as sys, HcclResult};
+use hcom_sys::bindings::{self as sys, HcclCommStatus, HcclResult};
 
 use crate::code;
 use crate::device::Device;
 use crate::error::{Failure, Outcome, refuse};
 use crate::fault::{self, plan::Action};
-use crate::handle::{self, Table};
+use crate::handle::{Table, to_pointer};
 use crate::memory::lock;
 use crate::span::Span;
 use crate::stream::Stream;
@@ -54,6 +59,7 @@ pub(crate) use call::{Call, submit, submit_transfers};
 pub(crate) use operation::{Blocks, Kind};
 pub(crate) use rendezvous::MOST_RANKS;
 pub(crate) use setup::{check_name, init, init_from_table, root_info, split};
+pub(crate) use told::deregister_window;
 
 /// One rank's end of a communicator.
 pub(crate) struct Communicator {
@@ -67,6 +73,8 @@ pub(crate) struct Communicator {
     pub size: u32,
     /// Where this rank's buffers are.
     pub device: Arc<Device>,
+    /// The server that the device counts for, among those of a rank table.
+    server: u32,
     control: Control,
     /// By rank; `None` at the own one.
     peers: Vec<Option<Peer>>,
@@ -85,6 +93,9 @@ pub(crate) struct Communicator {
     /// Known to its ranks only: what lets them meet again for a part of it.
     secret: [u8; ticket::TOKEN],
     is_part: bool,
+    /// How often each part, by identity and members, was made.
+    parts: Mutex<BTreeMap<(u64, Vec<u32>), u64>>,
+    told: told::Told,
 }
 
 /// Collectives run in the order of their calls, whatever streams they are on.
@@ -135,11 +146,12 @@ impl Communicator {
         };
         let (stop, stopped) = wire::pair().map_err(system)?;
         let communicator = Arc::new(Self {
-            handle: handle::fresh(),
+            handle: plan.handle,
             name: plan.name,
             rank: plan.rank,
             size,
             device,
+            server: plan.server,
             control: joined.control,
             peers: joined.peers,
             patience: Patience {
@@ -158,6 +170,8 @@ impl Communicator {
             stop,
             secret: plan.ticket.token,
             is_part: plan.is_part,
+            parts: Mutex::default(),
+            told: told::Told::default(),
         });
         fault::plan_from_environment();
         watch::start(&communicator, stopped).map_err(system)?;
@@ -481,31 +495,91 @@ impl Drop for Communicator {
     }
 }
 
-/// The communicator that `comm` names.
+/// The communicator that `comm` names. Waits for the members of a part that is new.
 ///
 /// # Errors
-/// `HCCL_E_PTR` for null, `HCCL_E_PARA` for an unknown handle.
+/// `HCCL_E_PTR` for null, `HCCL_E_PARA` for an unknown handle, why a part could not be made.
 pub(crate) fn find(comm: *const c_void) -> Outcome<Arc<Communicator>> {
     if comm.is_null() {
         return refuse(sys::HCCL_E_PTR.0 as i32, "the communicator is null");
     }
-    match COMMUNICATORS.get(comm) {
-        Some(communicator) => Ok(communicator),
-        None => refuse(
-            sys::HCCL_E_PARA.0 as i32,
-            format!("{:#x} names no living communicator", comm.addr()),
-        ),
+    COMMUNICATORS
+        .get(comm)
+        .map(Ok)
+        .or_else(|| pending::wait(comm))
+        .unwrap_or_else(|| unknown(comm))
+}
+
+fn unknown<T>(comm: *const c_void) -> Outcome<T> {
+    let text = format!("{:#x} names no living communicator", comm.addr());
+    refuse(sys::HCCL_E_PARA.0 as i32, text)
+}
+
+/// What is known of a communicator before its ranks have come.
+pub(crate) struct Facts {
+    /// Its name for programs.
+    pub handle: usize,
+    /// The same on all ranks.
+    pub name: String,
+    /// This rank.
+    pub rank: u32,
+    /// How many ranks there are.
+    pub size: u32,
+    /// The device of this rank.
+    pub device: u32,
+    /// What `HcclGetCommAsyncError` answers.
+    pub async_error: HcclResult,
+    /// What `HcclCommGetStatus` answers.
+    pub status: HcclCommStatus,
+}
+
+impl From<&Communicator> for Facts {
+    fn from(from: &Communicator) -> Self {
+        let status = match from.failure_with(|_| true) {
+            _ if from.is_suspended() => sys::HCCL_COMM_STATUS_SUSPENDING,
+            None => sys::HCCL_COMM_STATUS_READY,
+            Some(_) => sys::HCCL_COMM_STATUS_INVALID,
+        };
+        Self {
+            handle: from.handle,
+            name: from.name.clone(),
+            rank: from.rank,
+            size: from.size,
+            device: from.device.id,
+            async_error: from.async_error(),
+            status,
+        }
     }
 }
 
-/// The communicator of this name; where several ranks live in this process, that of the thread's device.
+/// What is known of the communicator that `comm` names; waits for nobody.
+///
+/// # Errors
+/// As [`find`], but a part that could not be made is no error.
+pub(crate) fn facts(comm: *const c_void) -> Outcome<Facts> {
+    match pending::facts(comm) {
+        Some(facts) => Ok(facts),
+        None => find(comm).map(|communicator| Facts::from(&*communicator)),
+    }
+}
+
+/// The communicator of this name, of which parts are waited for; chosen as by [`named`].
 pub(crate) fn by_name(name: &str) -> Option<Arc<Communicator>> {
-    let mut all = COMMUNICATORS.all();
-    all.retain(|communicator| communicator.name == name);
-    let device = crate::device::current().map_or(u32::MAX, |context| context.device.id);
+    find(to_pointer(named(name)?.handle)).ok()
+}
+
+/// What is known of the communicator of this name; where several ranks live in this process, that of the thread's device.
+pub(crate) fn named(name: &str) -> Option<Facts> {
+    let complete = COMMUNICATORS
+        .all()
+        .into_iter()
+        .map(|one| Facts::from(&*one));
+    let mut all: Vec<Facts> = complete.chain(pending::all()).collect();
+    all.retain(|facts| facts.name == name);
+    let device = crate::device::current().map(|context| context.device.id);
     let own = all
         .iter()
-        .position(|communicator| communicator.device.id == device);
+        .position(|facts| device.as_ref().ok() == Some(&facts.device));
     own.map(|at| all.swap_remove(at)).or_else(|| all.pop())
 }
 
@@ -514,8 +588,11 @@ pub(crate) fn by_name(name: &str) -> Option<Arc<Communicator>> {
 /// # Errors
 /// `HCCL_E_PARA` for an unknown handle.
 pub(crate) fn destroy(comm: *const c_void) -> Outcome {
-    let communicator = find(comm)?;
-    COMMUNICATORS.remove(comm);
+    let waited = pending::forget(comm);
+    let Some(communicator) = COMMUNICATORS.remove(comm) else {
+        return if waited { Ok(()) } else { unknown(comm) };
+    };
+    communicator.forget_windows();
     let failure = communicator.failure();
     let before = failure.map_or_else(String::new, |failure| failure.text);
     let text = format!("communicator {} was destroyed", communicator.name);

@@ -1,5 +1,10 @@
 //! Rank tables: which rank runs on which device, as a JSON file. A table is checked whole before anybody connects; the
 //! first mistake is reported with its entry, field and value.
+//!
+//! The servers of a table are all this host: two ranks may have a device number in common when they are on different
+//! servers.
+
+mod group_list;
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -16,8 +21,8 @@ const LONGEST_NAME: usize = 64;
 /// A checked table.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RankTable {
-    /// The device of each rank, by rank.
-    pub(super) devices: Vec<u32>,
+    /// The server, counted from 0, and the device of each rank, by rank.
+    pub(super) devices: Vec<(u32, u32)>,
 }
 
 fn wrong<T>(text: String) -> Outcome<T> {
@@ -115,8 +120,7 @@ impl RankTable {
     /// Reads a table for the chips of `family`.
     ///
     /// # Errors
-    /// `HCCL_E_PARA` naming entry, field and value; `HCCL_E_UNAVAIL` for a table that is not completed;
-    /// `HCCL_E_NOT_SUPPORT` for more than one server, which is more than this library serves.
+    /// `HCCL_E_PARA` naming entry, field and value; `HCCL_E_UNAVAIL` for a table that is not completed.
     pub(super) fn parse(text: &str, family: Family) -> Outcome<Self> {
         let value: Value = match serde_json::from_str(text) {
             Ok(value) => value,
@@ -143,6 +147,9 @@ impl RankTable {
                 ));
             }
         }
+        if fields.contains_key("group_list") {
+            return group_list::parse(&top, family);
+        }
         let super_pods = match top.text("version")? {
             "1.0" => false,
             "1.2" if family == Family::A3 => true,
@@ -157,13 +164,7 @@ impl RankTable {
         };
         let servers = top.list("server_list")?;
         if fields.contains_key("server_count") || family != Family::A3 {
-            let count = top.number("server_count")?;
-            if count as usize != servers.len() {
-                return wrong(format!(
-                    "server_count is \"{count}\", but server_list has {} entries",
-                    servers.len()
-                ));
-            }
+            top.counts("server_count", "server_list has", servers.len())?;
         }
         if super_pods {
             top.list("super_pod_list")?;
@@ -172,13 +173,7 @@ impl RankTable {
             (HashMap::new(), HashMap::new(), HashMap::new());
         let mut devices = Vec::new();
         for (index, server) in servers.iter().enumerate() {
-            let name = server.text("server_id")?;
-            if name.len() > LONGEST_NAME {
-                return wrong(format!(
-                    "{} is {name:?}; expected at most {LONGEST_NAME} characters",
-                    server.field("server_id")
-                ));
-            }
+            let name = server.name("server_id")?;
             server.unique("server_id", name, &mut names)?;
             server.address("host_ip")?;
             let mut ids = HashMap::new();
@@ -187,15 +182,8 @@ impl RankTable {
                 device.unique("device_id", id, &mut ids)?;
                 let rank = device.number("rank_id")?;
                 device.unique("rank_id", rank, &mut ranks)?;
-                let ip = device.address("device_ip")?;
                 let needed = family == Family::A1 || (family == Family::A2 && servers.len() > 1);
-                match ip {
-                    None if needed => {
-                        return wrong(format!("{} is missing", device.field("device_ip")));
-                    }
-                    None => {}
-                    Some(ip) => device.unique("device_ip", ip, &mut addresses)?,
-                }
+                device.device_ip(needed, &mut addresses)?;
                 device.port("device_port")?;
                 if super_pods {
                     device.text("super_device_id")?;
@@ -204,17 +192,11 @@ impl RankTable {
             }
         }
         check_order(&mut devices)?;
-        if servers.len() > 1 {
-            return unusable(
-                sys::HCCL_E_NOT_SUPPORT,
-                &format!(
-                    "server_list has {} entries; this library serves one host",
-                    servers.len()
-                ),
-            );
-        }
+        let places = devices
+            .into_iter()
+            .map(|(_, id, server, _)| (server as u32, id));
         Ok(Self {
-            devices: devices.into_iter().map(|(_, id, ..)| id).collect(),
+            devices: places.collect(),
         })
     }
 }
@@ -244,7 +226,40 @@ fn check_order(devices: &mut [(u32, u32, usize, String)]) -> Outcome {
     Ok(())
 }
 
-impl Entry<'_> {
+impl<'a> Entry<'a> {
+    /// A name of a server.
+    fn name(&self, name: &str) -> Outcome<&'a str> {
+        let text = self.text(name)?;
+        if text.len() > LONGEST_NAME {
+            return wrong(format!(
+                "{} is {text:?}; expected at most {LONGEST_NAME} characters",
+                self.field(name)
+            ));
+        }
+        Ok(text)
+    }
+
+    /// Refuses a number that is not that of the entries it counts.
+    fn counts(&self, name: &str, what: &str, entries: usize) -> Outcome {
+        let count = self.number(name)?;
+        if count as usize != entries {
+            return wrong(format!(
+                "{} is \"{count}\", but {what} {entries} entries",
+                self.field(name)
+            ));
+        }
+        Ok(())
+    }
+
+    /// The address of a device's network card, which no other device has.
+    fn device_ip(&self, needed: bool, seen: &mut HashMap<IpAddr, String>) -> Outcome {
+        match self.address("device_ip")? {
+            None if needed => wrong(format!("{} is missing", self.field("device_ip"))),
+            None => Ok(()),
+            Some(ip) => self.unique("device_ip", ip, seen),
+        }
+    }
+
     fn address(&self, name: &str) -> Outcome<Option<IpAddr>> {
         let Some(text) = self.optional(name)? else {
             return Ok(None);
@@ -293,7 +308,7 @@ mod tests {
     #[test]
     fn devices_come_in_rank_order() {
         let table = RankTable::parse(GOOD, Family::A1).unwrap();
-        assert_eq!(table.devices, [2, 3]);
+        assert_eq!(table.devices, [(0, 2), (0, 3)]);
     }
 
     #[test]
@@ -410,7 +425,12 @@ mod tests {
             ),
             "{text}"
         );
-        let (code, text) = said(Family::A3, TWO, "1.0", "1.0");
-        assert_eq!(code, sys::HCCL_E_NOT_SUPPORT.0 as i32, "{text}");
+        let table = RankTable::parse(TWO, Family::A3).unwrap();
+        assert_eq!(table.devices, [(0, 0), (0, 1), (1, 0), (1, 1)]);
+        let (_, text) = said(Family::A2, TWO, "1.0", "1.0");
+        assert!(
+            text.contains("server_list[0].device[0].device_ip is missing"),
+            "{text}"
+        );
     }
 }

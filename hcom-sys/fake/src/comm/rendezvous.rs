@@ -83,6 +83,8 @@ pub(crate) struct Member {
     pub ranks: u32,
     /// Its rank.
     pub rank: u32,
+    /// The server that the device belongs to, counted from 0; all of them are this host.
+    pub server: u32,
     /// The device it works on.
     pub device: u32,
     /// Its build of this library.
@@ -143,10 +145,11 @@ impl Hello {
                 .number()
                 .and_then(|number| u32::try_from(number).ok())
         };
-        let (ranks, rank, device) = (small()?, small()?, small()?);
+        let (ranks, rank, server, device) = (small()?, small()?, small()?, small()?);
         let member = Member {
             ranks,
             rank,
+            server,
             device,
             version,
             settings: text(&mut reader)?,
@@ -264,9 +267,9 @@ fn contradiction((pid, one): (u32, &Member), (other_pid, other): (u32, &Member))
             "processes {other_pid} and {pid} both call themselves rank {rank}"
         ));
     }
-    if other.device == one.device {
+    if (other.server, other.device) == (one.server, one.device) {
         return Some(format!(
-            "ranks {other_rank} (process {other_pid}) and {rank} (process {pid}) both use device {} of this host; \
+            "ranks {other_rank} (process {other_pid}) and {rank} (process {pid}) both use device {} of one server; \
              every rank needs one of its own",
             other.device
         ));
@@ -422,6 +425,7 @@ pub(crate) fn join(
         .bytes(member.version.as_bytes())
         .number(u64::from(ranks))
         .number(u64::from(rank))
+        .number(u64::from(member.server))
         .number(u64::from(member.device))
         .bytes(member.settings.as_bytes())
         .done();
@@ -527,6 +531,7 @@ mod tests {
         Member {
             ranks: 2,
             rank,
+            server: 0,
             device: rank,
             version: VERSION.to_owned(),
             settings: "a 1".to_owned(),

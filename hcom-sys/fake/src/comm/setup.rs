@@ -6,13 +6,16 @@ use std::time::Duration;
 use hcom_sys::bindings::{self as sys, HcclRootInfo};
 
 use super::options::Options;
+use super::pending::{self, PENDING, Pending};
 use super::rank_table::RankTable;
 use super::rendezvous::{self, Member};
 use super::ticket::Ticket;
 use super::{COMMUNICATORS, Communicator};
-use crate::config;
+use crate::config::{self, Config};
 use crate::device::{self, Device};
 use crate::error::{Outcome, refuse};
+use crate::handle;
+use crate::memory::lock;
 
 /// Opens a rendezvous for one communicator.
 ///
@@ -34,9 +37,12 @@ fn current_device() -> Outcome<Arc<Device>> {
 
 /// A communicator that is about to be joined.
 pub(super) struct Plan {
+    pub(super) handle: usize,
     pub(super) ticket: Ticket,
-    ranks: u32,
+    pub(super) ranks: u32,
     pub(super) rank: u32,
+    /// Of the rank table; ranks of different servers may have a device number in common.
+    pub(super) server: u32,
     pub(super) name: String,
     exec_timeout: Option<Option<Duration>>,
     settings: String,
@@ -62,9 +68,11 @@ pub(crate) fn init(
     let ticket = Ticket::from_root_info(info)?;
     let name = options.name.unwrap_or_else(|| ticket.communicator());
     join(Plan {
+        handle: handle::fresh(),
         ticket,
         ranks,
         rank,
+        server: 0,
         name,
         exec_timeout: options.exec_timeout,
         settings: options.shared,
@@ -85,7 +93,7 @@ pub(crate) fn init_from_table(
 ) -> Outcome<Arc<Communicator>> {
     let table = RankTable::parse(text, config::or_default().soc.family)?;
     let ranks = table.devices.len() as u32;
-    let Some(&device) = table.devices.get(rank as usize) else {
+    let Some(&(server, device)) = table.devices.get(rank as usize) else {
         return para(format!(
             "rank {rank} is not in the rank table, which has ranks 0 to {}",
             ranks - 1
@@ -101,15 +109,17 @@ pub(crate) fn init_from_table(
     let living = COMMUNICATORS.all();
     if living
         .iter()
-        .any(|other| other.secret == ticket.token && other.device.id == device)
+        .any(|other| other.secret == ticket.token && other.rank == rank)
     {
         return para("this rank has a communicator of this rank table already");
     }
     let name = options.name.unwrap_or_else(|| ticket.communicator());
     join(Plan {
+        handle: handle::fresh(),
         ticket,
         ranks,
         rank,
+        server,
         name,
         exec_timeout: options.exec_timeout,
         settings: options.shared,
@@ -118,18 +128,18 @@ pub(crate) fn init_from_table(
     })
 }
 
-/// Joins a communicator of some ranks of `parent`, in the order of `members`, and waits for them.
+/// Makes a communicator of some ranks of `parent`, in the order of `members`; its handle. A thread waits for the members.
 ///
 /// # Errors
 /// `HCCL_E_PARA` for members that are no ranks of `parent`, or a name that is taken; `HCCL_E_NOT_SUPPORT` when the parent
-/// is a part itself; those of [`rendezvous::join`].
+/// is a part itself; `HCCL_E_SYSCALL` without a thread.
 pub(crate) fn split(
     parent: &Communicator,
     members: &[u32],
     id: u64,
     rank: u32,
     options: Options,
-) -> Outcome<Arc<Communicator>> {
+) -> Outcome<usize> {
     if parent.is_part {
         return refuse(
             sys::HCCL_E_NOT_SUPPORT.0 as i32,
@@ -161,17 +171,34 @@ pub(crate) fn split(
         .unwrap_or_else(|| format!("{}_sub_{id}", parent.name));
     check_name(&name)?;
     let list: Vec<u8> = members.iter().flat_map(|rank| rank.to_le_bytes()).collect();
-    let words = [b"part".as_slice(), &parent.secret, &id.to_le_bytes(), &list];
-    join(Plan {
+    let round = {
+        let mut parts = lock(&parent.parts);
+        let rounds = parts.entry((id, members.to_vec())).or_default();
+        *rounds += 1;
+        rounds.to_le_bytes()
+    };
+    let words = [
+        b"part".as_slice(),
+        &parent.secret,
+        &id.to_le_bytes(),
+        &list,
+        &round,
+    ];
+    let plan = Plan {
+        handle: handle::fresh(),
         ticket: Ticket::derived(&words),
         ranks: members.len() as u32,
         rank,
+        server: parent.server,
         name,
         exec_timeout: options.exec_timeout,
         settings: options.shared,
         derived: true,
         is_part: true,
-    })
+    };
+    let config = config::get().or_else(para)?;
+    let device = parent.device.clone();
+    pending::start(plan, device.id, move |plan| join_on(device, plan, config))
 }
 
 /// Refuses a name that a communicator of the current device has already.
@@ -181,7 +208,8 @@ pub(crate) fn split(
 pub(crate) fn check_name(name: &str) -> Outcome {
     let device = current_device()?.id;
     let taken = |other: &Arc<Communicator>| other.name == name && other.device.id == device;
-    if COMMUNICATORS.all().iter().any(taken) {
+    let waits = |other: &Arc<Pending>| other.name == name && other.device == device;
+    if COMMUNICATORS.all().iter().any(taken) || PENDING.all().iter().any(waits) {
         return para(format!("a communicator called {name} exists already"));
     }
     Ok(())
@@ -189,13 +217,17 @@ pub(crate) fn check_name(name: &str) -> Outcome {
 
 fn join(plan: Plan) -> Outcome<Arc<Communicator>> {
     let config = config::get().or_else(para)?;
-    let device = current_device()?;
+    join_on(current_device()?, plan, config)
+}
+
+fn join_on(device: Arc<Device>, plan: Plan, config: &Config) -> Outcome<Arc<Communicator>> {
     if plan.derived && plan.rank == 0 {
         rendezvous::open(&plan.ticket)?;
     }
     let member = Member {
         ranks: plan.ranks,
         rank: plan.rank,
+        server: plan.server,
         device: device.id,
         version: rendezvous::VERSION.to_owned(),
         settings: plan.settings.clone(),

@@ -85,7 +85,11 @@ pub unsafe extern "C" fn aclrtReleaseMemAddress(pointer: *mut c_void) -> aclErro
 
 static PHYSICAL: Table<Physical> = Table::new();
 
-fn physical(handle: aclrtDrvMemHandle) -> Outcome<Arc<Physical>> {
+/// The memory that a handle names.
+///
+/// # Errors
+/// 107017 for an unknown handle.
+pub(super) fn physical(handle: aclrtDrvMemHandle) -> Outcome<Arc<Physical>> {
     match PHYSICAL.get(handle) {
         Some(physical) => Ok(physical),
         None => refuse(

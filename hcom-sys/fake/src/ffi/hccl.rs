@@ -1,4 +1,5 @@
-//! Communicators: how they are made is in [`create`], what they do in [`operations`].
+//! Communicators: how they are made is in [`create`], what they do in [`operations`], what memory they are told of in
+//! [`registration`].
 #![expect(unsafe_code, reason = "the C interface hands over raw pointers")]
 #![allow(
     non_snake_case,
@@ -8,10 +9,10 @@
 
 mod create;
 mod operations;
+mod registration;
 
 use std::ffi::{CStr, c_char};
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use hcom_sys::bindings::{
@@ -19,7 +20,7 @@ use hcom_sys::bindings::{
 };
 
 use super::{hccl, put};
-use crate::comm::{self, Communicator};
+use crate::comm::{self, Facts};
 use crate::config;
 use crate::error::{Outcome, refuse};
 use crate::handle::to_pointer;
@@ -27,6 +28,7 @@ use crate::soc::Family;
 
 pub use create::*;
 pub use operations::*;
+pub use registration::*;
 
 /// Hands the functions of this file to the macro `$callback`, with their signatures.
 #[macro_export]
@@ -55,6 +57,13 @@ macro_rules! for_each_hccl_symbol {
             fn HcclGetCommConfigCapability() -> u32;
             fn HcclCommSuspend(comm: HcclComm) -> HcclResult;
             fn HcclCommResume(comm: HcclComm) -> HcclResult;
+            fn HcclCommSetMemoryRange(comm: HcclComm, baseVirPtr: *mut c_void, size: usize, alignment: usize, flags: u64) -> HcclResult;
+            fn HcclCommUnsetMemoryRange(comm: HcclComm, baseVirPtr: *mut c_void) -> HcclResult;
+            fn HcclCommActivateCommMemory(comm: HcclComm, virPtr: *mut c_void, size: usize, offset: usize, handle: aclrtDrvMemHandle, flags: u64) -> HcclResult;
+            fn HcclCommDeactivateCommMemory(comm: HcclComm, virPtr: *mut c_void) -> HcclResult;
+            fn HcclCommSymWinRegister(comm: HcclComm, addr: *mut c_void, size: u64, winHandle: *mut HcclCommSymWindow, flag: u32) -> HcclResult;
+            fn HcclCommSymWinDeregister(winHandle: HcclCommSymWindow) -> HcclResult;
+            fn HcclCommSymWinGet(comm: HcclComm, ptr: *mut c_void, size: usize, winHandle: *mut HcclCommSymWindow, offset: *mut usize) -> HcclResult;
             fn HcclSetConfig(config: HcclConfig, configValue: HcclConfigValue) -> HcclResult;
             fn HcclGetConfig(config: HcclConfig, configValue: *mut HcclConfigValue) -> HcclResult;
             fn HcclAllReduce(sendBuf: *mut c_void, recvBuf: *mut c_void, count: u64, dataType: HcclDataType, op: HcclReduceOp, comm: HcclComm, stream: aclrtStream) -> HcclResult;
@@ -117,7 +126,7 @@ pub unsafe extern "C" fn HcclCommDestroy(comm: HcclComm) -> HcclResult {
 pub unsafe extern "C" fn HcclGetRankSize(comm: HcclComm, size: *mut u32) -> HcclResult {
     // SAFETY: the caller passes null or a place for the answer.
     hccl("HcclGetRankSize", || unsafe {
-        put(size, PTR, comm::find(comm)?.size)
+        put(size, PTR, comm::facts(comm)?.size)
     })
 }
 
@@ -125,18 +134,18 @@ pub unsafe extern "C" fn HcclGetRankSize(comm: HcclComm, size: *mut u32) -> Hccl
 pub unsafe extern "C" fn HcclGetRankId(comm: HcclComm, rank: *mut u32) -> HcclResult {
     // SAFETY: the caller passes null or a place for the answer.
     hccl("HcclGetRankId", || unsafe {
-        put(rank, PTR, comm::find(comm)?.rank)
+        put(rank, PTR, comm::facts(comm)?.rank)
     })
 }
 
 /// `HcclGetCommName`: the place has 128 bytes.
 pub unsafe extern "C" fn HcclGetCommName(comm: HcclComm, name: *mut c_char) -> HcclResult {
     hccl("HcclGetCommName", || {
-        let communicator = comm::find(comm)?;
+        let known = comm::facts(comm)?;
         if name.is_null() {
             return refuse(PTR, "a place for the name is null");
         }
-        let text = communicator.name.as_bytes();
+        let text = known.name.as_bytes();
         let bytes = text.len().min(NAME - 1);
         // SAFETY: not null, so the caller passes 128 bytes; the name and its end fit (bounded above).
         unsafe {
@@ -149,12 +158,12 @@ pub unsafe extern "C" fn HcclGetCommName(comm: HcclComm, name: *mut c_char) -> H
 
 /// # Safety
 /// `name` is null or a C string.
-unsafe fn named(name: *const c_char) -> Outcome<Option<Arc<Communicator>>> {
+unsafe fn named(name: *const c_char) -> Outcome<Option<Facts>> {
     if name.is_null() {
         return refuse(PTR, "the name is null");
     }
     // SAFETY: not null, so the caller passes a C string.
-    Ok(comm::by_name(
+    Ok(comm::named(
         &unsafe { CStr::from_ptr(name) }.to_string_lossy(),
     ))
 }
@@ -166,14 +175,14 @@ pub unsafe extern "C" fn HcclCommGetHandleWithName(
 ) -> HcclResult {
     hccl("HcclCommGetHandleWithName", || {
         // SAFETY: the caller passes null or a C string.
-        let Some(communicator) = (unsafe { named(name)? }) else {
+        let Some(known) = (unsafe { named(name)? }) else {
             return refuse(
                 sys::HCCL_E_NOT_FOUND.0 as i32,
                 "no communicator has this name",
             );
         };
         // SAFETY: the caller passes null or a place for the answer.
-        unsafe { put(comm, PTR, to_pointer(communicator.handle)) }
+        unsafe { put(comm, PTR, to_pointer(known.handle)) }
     })
 }
 
@@ -184,13 +193,8 @@ pub unsafe extern "C" fn HcclCommGetStatus(
 ) -> HcclResult {
     hccl("HcclCommGetStatus", || {
         // SAFETY: the caller passes null or a C string.
-        let answer = match unsafe { named(name)? } {
-            Some(communicator) if communicator.is_suspended() => sys::HCCL_COMM_STATUS_SUSPENDING,
-            Some(communicator) if communicator.failure_with(|_| true).is_none() => {
-                sys::HCCL_COMM_STATUS_READY
-            }
-            _ => sys::HCCL_COMM_STATUS_INVALID,
-        };
+        let known = unsafe { named(name)? };
+        let answer = known.map_or(sys::HCCL_COMM_STATUS_INVALID, |known| known.status);
         // SAFETY: the caller passes null or a place for the answer.
         unsafe { put(status, PTR, answer) }
     })
@@ -203,7 +207,7 @@ pub unsafe extern "C" fn HcclGetCommAsyncError(
 ) -> HcclResult {
     // SAFETY: the caller passes null or a place for the answer.
     hccl("HcclGetCommAsyncError", || unsafe {
-        put(error, PTR, comm::find(comm)?.async_error())
+        put(error, PTR, comm::facts(comm)?.async_error)
     })
 }
 

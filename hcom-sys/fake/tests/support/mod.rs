@@ -6,6 +6,7 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 pub(crate) mod api;
+pub(crate) mod communicator;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};

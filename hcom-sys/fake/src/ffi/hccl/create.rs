@@ -50,7 +50,7 @@ unsafe impl Send for Place {}
 /// `comm` is null or a place for the answer, which stays until then.
 unsafe fn create(
     comm: *mut HcclComm,
-    setup: impl FnOnce() -> Outcome<Arc<Communicator>> + Send + 'static,
+    setup: impl FnOnce() -> Outcome<usize> + Send + 'static,
 ) -> Outcome {
     if comm.is_null() {
         return refuse(PTR, "a place for the communicator is null");
@@ -58,7 +58,7 @@ unsafe fn create(
     let place = Place(comm);
     let run = move || {
         let Place(comm) = { place };
-        let handle = to_pointer(setup()?.handle);
+        let handle = to_pointer(setup()?);
         // SAFETY: not null, and still a place as the caller promises.
         unsafe { put(comm, PTR, handle) }
     };
@@ -82,7 +82,11 @@ unsafe fn init(
         return refuse(PTR, "the root info is null");
     };
     // SAFETY: as the caller promises.
-    unsafe { create(comm, move || comm::init(ranks, &info, rank, options)) }
+    unsafe {
+        create(comm, move || {
+            Ok(comm::init(ranks, &info, rank, options)?.handle)
+        })
+    }
 }
 
 /// `HcclCommInitRootInfo`
@@ -155,7 +159,11 @@ unsafe fn init_from_table(
         )
     })?;
     // SAFETY: as the caller promises.
-    unsafe { create(comm, move || comm::init_from_table(&text, rank, options)) }
+    unsafe {
+        create(comm, move || {
+            Ok(comm::init_from_table(&text, rank, options)?.handle)
+        })
+    }
 }
 
 /// `HcclCommInitClusterInfo`
