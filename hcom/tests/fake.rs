@@ -126,3 +126,103 @@ fn a_folder_of_something_else_ends_with_2() {
     assert_eq!(done.code, Some(2), "{}", done.err);
     assert!(done.err.contains("holds something else"), "{}", done.err);
 }
+
+/// A program of `programs/`, compiled as C11 or C++11 against a laid-out folder.
+struct Programs {
+    folder: Folder,
+    home: PathBuf,
+}
+
+impl Programs {
+    fn new() -> Self {
+        let folder = Folder::new();
+        let home = folder.path("ascend");
+        let path = home.display().to_string();
+        let done = finish(&mut with_library(&folder, &["ascend-home", &path]));
+        assert_eq!(done.code, Some(0), "{}", done.err);
+        Self { folder, home }
+    }
+
+    fn compile(&self, language: &str, name: &str, arguments: &[&str]) -> String {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+        let program = self.folder.path(name).display().to_string();
+        let mut compiler = match language {
+            "c11" => Command::new("cc"),
+            _ => Command::new("c++"),
+        };
+        if language != "c11" {
+            compiler.args(["-x", "c++"]);
+        }
+        compiler
+            .arg(format!("-std={language}"))
+            .args(["-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pthread"])
+            .arg("-I")
+            .arg(self.home.join("include"))
+            .arg(source.join(name).with_extension("c"))
+            .args(["-o", &program, "-L"])
+            .arg(self.home.join("lib64"))
+            .args(arguments);
+        let done = compiler.output().expect("a compiler");
+        assert!(
+            done.status.success(),
+            "{}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+        program
+    }
+
+    /// Runs a program on some ranks; every one must say `says`.
+    #[track_caller]
+    fn run(&self, ranks: u32, program: &[&str], says: &str) {
+        let count = ranks.to_string();
+        let mut arguments = vec!["launch", "--fake", "-n", &count, "--"];
+        arguments.extend(program);
+        let done = finish(&mut with_library(&self.folder, &arguments));
+        assert_eq!(done.code, Some(0), "{}{}", done.out, done.err);
+        for rank in 0..ranks {
+            let line = format!("[rank {rank}] {says}\n");
+            assert!(done.out.contains(&line), "{}{}", done.out, done.err);
+        }
+    }
+}
+
+const LANGUAGES: [&str; 2] = ["c11", "c++11"];
+
+#[test]
+fn every_operation_takes_every_type_and_reduction_that_the_chip_documents() {
+    let programs = Programs::new();
+    for language in LANGUAGES {
+        let sweep = programs.compile(language, "sweep", &["-lhccl", "-lascendcl"]);
+        programs.run(2, &[&sweep], "295 checked, 317 refused");
+        let by_name = programs.compile(language, "sweep", &["-DBY_NAME", "-lascendcl", "-ldl"]);
+        programs.run(2, &[&by_name], "295 checked, 317 refused");
+    }
+    let sweep = programs.compile("c11", "sweep", &["-lhccl", "-lacl_rt"]);
+    programs.run(4, &[&sweep], "395 checked, 421 refused");
+}
+
+#[test]
+fn captured_operators_and_collectives_replay_over_new_data() {
+    let programs = Programs::new();
+    let libraries = ["-lhccl", "-lascendcl", "-lnnopbase", "-lopapi"];
+    for (language, ranks) in LANGUAGES.into_iter().zip([2, 4]) {
+        let capture = programs.compile(language, "capture", &libraries);
+        let folder = programs.folder.path("").display().to_string();
+        programs.run(ranks, &[&capture, &folder], "captured and replayed");
+        for rank in 0..ranks {
+            let graph = programs.folder.path(&format!("graph{rank}.json"));
+            let text = std::fs::read_to_string(graph).expect("the graph as JSON");
+            serde_json::from_str::<serde_json::Value>(&text).expect("JSON");
+            assert!(text.contains("all_reduce"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn ranks_may_be_threads_of_one_process() {
+    let programs = Programs::new();
+    for language in LANGUAGES {
+        let threads = programs.compile(language, "threads", &["-lhccl", "-lascendcl"]);
+        programs.run(1, &[&threads], "all threads are right");
+    }
+}

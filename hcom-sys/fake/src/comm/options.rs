@@ -97,6 +97,16 @@ impl Options {
         if version >= 3 {
             text("hcclUdi", &from.hcclUdi)?;
         }
+        if version >= 5 {
+            let class = from.hcclRdmaTrafficClass;
+            if class != sys::HCCL_COMM_DEFAULT && (class > 255 || class % 4 != 0) {
+                return wrong("hcclRdmaTrafficClass", class, "a multiple of 4 up to 255");
+            }
+            let level = from.hcclRdmaServiceLevel;
+            if level != sys::HCCL_COMM_DEFAULT && level > 7 {
+                return wrong("hcclRdmaServiceLevel", level, "0 to 7");
+            }
+        }
         if version >= 7 && from.aclGraphZeroCopyEnable > 1 {
             return wrong(
                 "aclGraphZeroCopyEnable",
@@ -139,6 +149,8 @@ mod tests {
         HcclCommConfig {
             hcclBufferSize: sys::HCCL_COMM_DEFAULT,
             hcclDeterministic: sys::HCCL_COMM_DEFAULT,
+            hcclRdmaTrafficClass: sys::HCCL_COMM_DEFAULT,
+            hcclRdmaServiceLevel: sys::HCCL_COMM_DEFAULT,
             hcclExecTimeOut: -1,
             ..HcclCommConfig::default()
         }
@@ -181,6 +193,14 @@ mod tests {
             "hcclDeterministic is 3",
         );
         refused(|config| config.hcclDeterministic = 2, "strict determinism");
+        refused(
+            |config| config.hcclRdmaTrafficClass = 6,
+            "hcclRdmaTrafficClass is 6",
+        );
+        refused(
+            |config| config.hcclRdmaServiceLevel = 8,
+            "hcclRdmaServiceLevel is 8",
+        );
         refused(
             |config| config.hcclExecTimeOut = -2,
             "hcclExecTimeOut is -2",
