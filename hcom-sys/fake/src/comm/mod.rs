@@ -1,6 +1,7 @@
 //! Communicators: ranks that run collectives together, in processes or threads of one host.
 //!
 //! - [`setup`]: the ways to make one; [`options`]: what is configured.
+//! - [`facts`]: what is known of one without waiting for its ranks.
 //! - [`pending`]: parts whose ranks have not all come yet.
 //! - [`told`]: memory that one is told of.
 //! - [`ticket`], [`rank_table`], [`rendezvous`], [`wire`]: how the ranks find each other.
@@ -19,6 +20,7 @@ mod call;
 mod collective;
 mod control;
 mod exchange;
+mod facts;
 pub(crate) mod group;
 mod operation;
 pub(crate) mod options;
@@ -39,13 +41,13 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hcom_sys::bindings::{self as sys, HcclCommStatus, HcclResult};
+use hcom_sys::bindings::{self as sys, HcclResult};
 
 use crate::code;
 use crate::device::Device;
 use crate::error::{Failure, Outcome, refuse};
 use crate::fault::{self, plan::Action};
-use crate::handle::{Table, to_pointer};
+use crate::handle::Table;
 use crate::memory::lock;
 use crate::span::Span;
 use crate::stream::Stream;
@@ -56,6 +58,7 @@ use setup::Plan;
 use sync::Patience;
 
 pub(crate) use call::{Call, submit, submit_transfers};
+pub(crate) use facts::{Facts, by_name, facts, named};
 pub(crate) use operation::{Blocks, Kind};
 pub(crate) use rendezvous::MOST_RANKS;
 pub(crate) use setup::{check_name, init, init_from_table, root_info, split};
@@ -513,74 +516,6 @@ pub(crate) fn find(comm: *const c_void) -> Outcome<Arc<Communicator>> {
 fn unknown<T>(comm: *const c_void) -> Outcome<T> {
     let text = format!("{:#x} names no living communicator", comm.addr());
     refuse(sys::HCCL_E_PARA.0 as i32, text)
-}
-
-/// What is known of a communicator before its ranks have come.
-pub(crate) struct Facts {
-    /// Its name for programs.
-    pub handle: usize,
-    /// The same on all ranks.
-    pub name: String,
-    /// This rank.
-    pub rank: u32,
-    /// How many ranks there are.
-    pub size: u32,
-    /// The device of this rank.
-    pub device: u32,
-    /// What `HcclGetCommAsyncError` answers.
-    pub async_error: HcclResult,
-    /// What `HcclCommGetStatus` answers.
-    pub status: HcclCommStatus,
-}
-
-impl From<&Communicator> for Facts {
-    fn from(from: &Communicator) -> Self {
-        let status = match from.failure_with(|_| true) {
-            _ if from.is_suspended() => sys::HCCL_COMM_STATUS_SUSPENDING,
-            None => sys::HCCL_COMM_STATUS_READY,
-            Some(_) => sys::HCCL_COMM_STATUS_INVALID,
-        };
-        Self {
-            handle: from.handle,
-            name: from.name.clone(),
-            rank: from.rank,
-            size: from.size,
-            device: from.device.id,
-            async_error: from.async_error(),
-            status,
-        }
-    }
-}
-
-/// What is known of the communicator that `comm` names; waits for nobody.
-///
-/// # Errors
-/// As [`find`], but a part that could not be made is no error.
-pub(crate) fn facts(comm: *const c_void) -> Outcome<Facts> {
-    match pending::facts(comm) {
-        Some(facts) => Ok(facts),
-        None => find(comm).map(|communicator| Facts::from(&*communicator)),
-    }
-}
-
-/// The communicator of this name, of which parts are waited for; chosen as by [`named`].
-pub(crate) fn by_name(name: &str) -> Option<Arc<Communicator>> {
-    find(to_pointer(named(name)?.handle)).ok()
-}
-
-/// What is known of the communicator of this name; where several ranks live in this process, that of the thread's device.
-pub(crate) fn named(name: &str) -> Option<Facts> {
-    let complete = COMMUNICATORS
-        .all()
-        .into_iter()
-        .map(|one| Facts::from(&*one));
-    let mut all: Vec<Facts> = complete.chain(pending::all()).collect();
-    all.retain(|facts| facts.name == name);
-    let device = crate::device::current().map(|context| context.device.id);
-    let own = all
-        .iter()
-        .position(|facts| device.as_ref().ok() == Some(&facts.device));
-    own.map(|at| all.swap_remove(at)).or_else(|| all.pop())
 }
 
 /// Destroys the communicator, from any thread: whatever waits in it ends at once.
