@@ -99,7 +99,7 @@ impl Options {
         }
         if version >= 5 {
             let class = from.hcclRdmaTrafficClass;
-            if class != sys::HCCL_COMM_DEFAULT && (class > 255 || class % 4 != 0) {
+            if class != sys::HCCL_COMM_DEFAULT && (class > 255 || !class.is_multiple_of(4)) {
                 return wrong("hcclRdmaTrafficClass", class, "a multiple of 4 up to 255");
             }
             let level = from.hcclRdmaServiceLevel;
