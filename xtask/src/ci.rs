@@ -38,7 +38,7 @@ struct Step {
 /// How often `--full` runs all tests: most faults of a program with several ranks are races.
 const ROUNDS: u32 = 5;
 
-const STEPS: [Step; 18] = [
+const STEPS: [Step; 19] = [
     Step {
         name: "tools",
         slow: false,
