@@ -6,15 +6,22 @@
 //!
 //! A record that is skipped because earlier work failed completes with that failure, so that it reaches whoever waits.
 
+#[cfg(test)]
+mod models;
+mod record;
 mod shared;
+
+/// What a record waits with; the models of [`record`] put their own in its place.
+mod primitives {
+    pub(super) use std::sync::{Condvar, Mutex};
+}
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use crate::capture::Capture;
-use crate::clock;
 use crate::code;
 use crate::config;
 use crate::error::{Failure, Outcome, refuse};
@@ -22,6 +29,8 @@ use crate::handle::{self, Table};
 use crate::memory::lock;
 use crate::share::{self, Export};
 use crate::stream::{Stream, Work};
+use record::Reached;
+pub(crate) use record::Record;
 use shared::{SharedRecording, SharedWaiting, wait_shared};
 
 /// `ACL_EVENT_SYNC`: other streams may wait for it.
@@ -84,82 +93,6 @@ enum Latest {
 /// All living events.
 pub(crate) static EVENTS: Table<Event> = Table::new();
 
-/// One point of a stream.
-#[derive(Default)]
-pub(crate) struct Record {
-    state: Mutex<Reached>,
-    changed: Condvar,
-}
-
-#[derive(Clone, Default)]
-struct Reached {
-    /// When, in nanoseconds of the monotonic clock; `None` before.
-    at: Option<u64>,
-    failure: Option<Failure>,
-}
-
-impl Record {
-    fn set(&self, reached: Reached) {
-        *lock(&self.state) = reached;
-        self.changed.notify_all();
-    }
-
-    fn get(&self) -> Reached {
-        lock(&self.state).clone()
-    }
-
-    /// Completes the point with a failure, unless it was reached.
-    pub(crate) fn fail(&self, failure: &Failure) {
-        if self.get().at.is_none() {
-            self.set(Reached {
-                at: Some(clock::now()),
-                failure: Some(failure.clone()),
-            });
-        }
-    }
-
-    /// Wakes whoever waits, to look around.
-    fn poke(&self) {
-        drop(lock(&self.state));
-        self.changed.notify_all();
-    }
-
-    /// Waits for the point. `give_up` is asked at every wake.
-    fn wait(
-        &self,
-        limit: Option<Duration>,
-        late: i32,
-        give_up: impl Fn() -> Option<Failure>,
-    ) -> Outcome {
-        let deadline = limit.map(|limit| Instant::now() + limit);
-        let mut state = lock(&self.state);
-        loop {
-            if state.at.is_some() {
-                return state.failure.clone().map_or(Ok(()), Err);
-            }
-            if let Some(failure) = give_up() {
-                return Err(failure);
-            }
-            state = match deadline {
-                None => self
-                    .changed
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner),
-                Some(deadline) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return refuse(late, "the event was not recorded in time");
-                    }
-                    self.changed
-                        .wait_timeout(state, left)
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .0
-                }
-            };
-        }
-    }
-}
-
 /// Reaches a point.
 pub(crate) struct Recording(pub Arc<Record>);
 
@@ -168,17 +101,11 @@ impl Work for Recording {
         "an event record"
     }
     fn run(&self, _: u64, _: &Stream) -> Outcome {
-        self.0.set(Reached {
-            at: Some(clock::now()),
-            failure: None,
-        });
+        self.0.set(Reached::now(None));
         Ok(())
     }
     fn skip(&self, _: u64, cause: &Failure) {
-        self.0.set(Reached {
-            at: Some(clock::now()),
-            failure: Some(cause.clone()),
-        });
+        self.0.set(Reached::now(Some(cause.clone())));
     }
 }
 

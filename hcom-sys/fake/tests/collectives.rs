@@ -6,7 +6,7 @@ mod support;
 
 use half::{bf16, f16};
 use hcom_sys::bindings as sys;
-use support::api::{Buffer, hccl};
+use support::api::{Buffer, Stream, hccl};
 use support::{KINDS, Kind, Rank, equip, ranks};
 
 /// Counts around every boundary: one element, unaligned, the largest slot, the smallest direct, large.
@@ -380,6 +380,47 @@ fn two_communicators_do_not_mix() {
                     buffer.read::<i32>(2),
                     [factor * (index * 4 + 1), factor * index * 2]
                 );
+            }
+        });
+    }
+}
+
+/// Calls on one communicator run in the order of the calls, on whatever streams they are.
+#[test]
+fn two_streams_on_one_communicator_run_in_the_order_of_the_calls() {
+    for kind in KINDS {
+        let test = "two_streams_on_one_communicator_run_in_the_order_of_the_calls";
+        ranks(kind, 2, test, |rank| {
+            let (comm, first) = equip(&rank);
+            let second = Stream::create();
+            let own = rank.rank as f32;
+            let (a, b) = (Buffer::new(12), Buffer::new(12));
+            for round in 0..500 {
+                let round = round as f32;
+                a.write(&[own, round, 1.0]);
+                b.write(&[own + 10.0, round, 2.0]);
+                comm.all_reduce(
+                    &a,
+                    &a,
+                    3,
+                    sys::HCCL_DATA_TYPE_FP32,
+                    sys::HCCL_REDUCE_SUM,
+                    &first,
+                )
+                .unwrap();
+                comm.all_reduce(
+                    &b,
+                    &b,
+                    3,
+                    sys::HCCL_DATA_TYPE_FP32,
+                    sys::HCCL_REDUCE_MAX,
+                    &second,
+                )
+                .unwrap();
+                second.synchronize().unwrap();
+                first.synchronize().unwrap();
+                assert_eq!(a.read::<f32>(3), [1.0, 2.0 * round, 2.0]);
+                assert_eq!(b.read::<f32>(3), [11.0, round, 2.0]);
             }
         });
     }
