@@ -240,7 +240,8 @@ def lower(module: GraphModule, config: CompilerConfig) -> list[Call]:
     checked = _hoist(graph, found)
     order = _begin(graph, found, checked)
     for call, known in zip(found, checked):
-        _split(graph, order, call, known and not config.debug.deadlock_check)
+        # Each start takes the ticket of the one before, so that their order is data flow.
+        order = _split(graph, order, call, known and not config.debug.deadlock_check)
     _sink_waits(graph, config)
     graph.lint()
     module.recompile()
@@ -300,8 +301,8 @@ def _number(graph: Graph) -> torch.Tensor:
         return torch.empty(1, dtype=torch.int64)
 
 
-def _split(graph: Graph, order: Node, call: Call, checked: bool) -> None:
-    """Replaces a collective by its start and its wait."""
+def _split(graph: Graph, order: Node, call: Call, checked: bool) -> Node:
+    """Replaces a collective by its start, which it returns, and its wait."""
     node = call.node
     used = bool(node.users)
     more: dict[str, Any] = {}
@@ -330,6 +331,7 @@ def _split(graph: Graph, order: Node, call: Call, checked: bool) -> None:
             finish = graph.call_function(hcom.finish.default, (order, start))
             finish.meta.update(_kept(node), val=None)
     graph.erase_node(node)
+    return start
 
 
 def _sink_waits(graph: Graph, config: CompilerConfig) -> None:
