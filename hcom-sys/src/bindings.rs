@@ -5719,7 +5719,7 @@ pub mod prototype {
         code: i32,
         stage: hcomExtFaultStage,
     ) -> aclError;
-    /// Plans faults of operations (collectives, sends and receives) that begin from now on in this
+    /// Plans faults of operations (collectives, sends and receives) and kernels that begin from now on in this
     /// process, beside those planned before. The text is that of the environment variable
     /// HCOM_FAKE_FAULT: faults with `;` between, each of fields with `,` between:
     /// op=N         the N-th operation from now (from 1) of those that the other fields let through;
@@ -5729,6 +5729,9 @@ pub mod prototype {
     /// rank=R       optional: on this rank of the communicator only
     /// kind=NAME    optional: operations of this name only, such as all_reduce or batch_send_recv
     /// comm=NAME    optional: on communicators of this name only
+    /// kernel=NAME  instead of those: kernels of this operator, such as aclnnRelu; each stream counts
+    /// for itself
+    /// device=D     optional, with kernel=: on this device only
     /// A text that is not so: 100000, and aclGetRecentErrMsg names the fault and the field.
     pub type hcomExtPlanFaults =
         unsafe extern "C" fn(faults: *const ::core::ffi::c_char) -> aclError;

@@ -1,8 +1,8 @@
 //! Every fault at every operation: what the other ranks of a job say when one fails.
 //!
 //! A job of three ranks runs `examples/eight.hcom`, eight operations of different kinds, twice. In its
-//! second step one rank is killed, stopped or made to fail at one of the operations: eager, launched
-//! and replayed. A run is right when every rank that still runs ends with an error that names that rank
+//! second step one rank is killed, stopped or made to fail at one of the operations, or is late because
+//! the kernel before it takes long: eager, launched and replayed. A run is right when every rank that still runs ends with an error that names that rank
 //! and that operation, within the time limit and a second more of the fault, has written its flight
 //! record, and nothing is left: no process, no shared memory.
 
@@ -33,7 +33,11 @@ const OPERATIONS: [&str; 8] = [
     "barrier",
     "scatter",
 ];
-const FAULTS: [&str; 3] = ["kill", "stop", "error:507018"];
+const FAULTS: [&str; 4] = ["kill", "stop", "error:507018", LATE];
+/// Longer than the time limit.
+const LATE: &str = "delay:4s";
+/// The kernel that runs once before each operation.
+const KERNEL: &str = "aclnnRelu";
 const MODES: [&str; 3] = ["eager", "launch", "replay"];
 /// The time limit of a collective, in seconds.
 const LIMIT: f64 = 2.0;
@@ -56,7 +60,8 @@ pub(crate) struct Args {
 struct Case {
     mode: &'static str,
     fault: &'static str,
-    operation: &'static str,
+    /// Index in [`OPERATIONS`].
+    operation: usize,
     rank: u32,
 }
 
@@ -124,7 +129,7 @@ fn cases() -> impl Iterator<Item = Case> {
         let ranks = ranks.clone();
         FAULTS.into_iter().flat_map(move |fault| {
             let ranks = ranks.clone();
-            OPERATIONS.into_iter().flat_map(move |operation| {
+            (0..OPERATIONS.len()).flat_map(move |operation| {
                 ranks.clone().map(move |rank| Case {
                     mode,
                     fault,
@@ -145,7 +150,16 @@ impl Case {
             rank,
             ..
         } = self;
-        format!("rank={rank},kind={operation},op=2,do={fault}")
+        match *fault {
+            LATE => format!(
+                "device={rank},kernel={KERNEL},op={},do={fault}",
+                OPERATIONS.len() + operation + 1
+            ),
+            _ => format!(
+                "rank={rank},kind={},op=2,do={fault}",
+                OPERATIONS[*operation]
+            ),
+        }
     }
 
     /// The command, for people too.
@@ -193,7 +207,7 @@ impl Case {
             "the job ended as if nothing had happened"
         );
         for rank in 0..RANKS {
-            let gone = rank == self.rank && !self.fault.starts_with("error");
+            let gone = rank == self.rank && ["kill", "stop"].contains(&self.fault);
             if !gone {
                 self.check_rank(&report["ranks"][rank as usize], rank)?;
                 check_record(&folder.join(format!("hcom-record-{rank}.json")))
@@ -209,7 +223,8 @@ impl Case {
         let error = &report["error"];
         ensure!(error.is_object(), "rank {rank} reports no error: {report}");
         ensure!(
-            error["op"] == self.operation && error["ranks"] == serde_json::json!([self.rank]),
+            error["op"] == OPERATIONS[self.operation]
+                && error["ranks"] == serde_json::json!([self.rank]),
             "rank {rank} says {}",
             error["message"]
         );

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 
 use crate::code;
+use crate::device;
 use crate::error::{Outcome, refuse};
 use crate::event::Event;
 use crate::group::{self, Place};
@@ -313,6 +314,7 @@ impl Capture {
         for stream in &inside.streams {
             stream.set_capture(None);
         }
+        device::have_streams(&inside.streams[0].device, inside.streams.len() - 1)?;
         model::keep_built(self.model, &inside.streams, inside.steps, inside.records);
         Ok(())
     }
@@ -406,6 +408,7 @@ pub(crate) fn end(stream: &Arc<Stream>) -> Outcome<usize> {
             );
         }
     }
+    device::have_streams(&stream.device, inside.streams.len() - 1)?;
     model::keep(capture.model, &inside.streams, inside.steps, inside.records);
     Ok(capture.model)
 }

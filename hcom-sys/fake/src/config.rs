@@ -8,7 +8,7 @@
 //! | `HCOM_FAKE_STREAMS` | streams that a device has, 1 to 65536 | 1984 |
 //! | `HCOM_FAKE_EVENTS` | events that a device has, 1 to 1048576 | 65536 |
 //! | `HCOM_FAKE_STRICT` | 1: device addresses cannot be touched by the host | 0 |
-//! | `HCOM_FAKE_FAULT` | faults of operations, such as `rank=1,op=5,do=kill`; see [`crate::fault::plan`] | none |
+//! | `HCOM_FAKE_FAULT` | faults of operations and kernels, such as `rank=1,op=5,do=kill`; see [`crate::fault::plan`] | none |
 //! | `HCOM_FAKE_LINK` | `alpha_us,gbytes_per_s`: transfers take modelled time | off |
 //! | `HCCL_CONNECT_TIMEOUT` | seconds to wait for the peers of a new communicator, 120 to 7200 | 120 |
 //! | `HCCL_EXEC_TIMEOUT` | seconds a collective may wait inside, 0 for ever | 1836 |
@@ -47,7 +47,7 @@ pub(crate) struct Config {
     pub strict: bool,
     /// The modelled link, if on.
     pub link: Option<LinkModel>,
-    /// Faults of operations.
+    /// Faults of operations and kernels.
     pub faults: Vec<Fault>,
     /// How long a communicator's creation waits for peers.
     pub connect_timeout: Duration,

@@ -291,6 +291,25 @@ pub(crate) fn streams(device: &Device) -> Vec<Arc<Stream>> {
     streams
 }
 
+/// Makes sure that a device has `needed` more streams.
+///
+/// # Errors
+/// 207008 otherwise.
+pub(crate) fn have_streams(device: &Device, needed: usize) -> Outcome {
+    let (used, most) = (streams(device).len(), config::or_default().streams);
+    if used + needed <= most {
+        return Ok(());
+    }
+    refuse(
+        code::NO_STREAM,
+        format!(
+            "device {} has not enough streams left: {needed} needed, {used} of {most} in use; HCOM_FAKE_STREAMS sets \
+             their number",
+            device.id
+        ),
+    )
+}
+
 /// Waits for all work of a device, at most `limit`.
 ///
 /// # Errors

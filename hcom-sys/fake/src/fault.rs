@@ -1,5 +1,5 @@
 //! Faults on demand: the n-th call of a function fails, at the call or later in its task; and the n-th operation of a
-//! rank is late, lost, wrong or its end (see [`plan`]).
+//! rank, or kernel of a stream, is late, lost, wrong or its end (see [`plan`]).
 
 pub(crate) mod plan;
 
@@ -10,12 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, Once};
 use std::thread;
+use std::time::{Duration, Instant};
 
+use plan::{Action, Target};
 use rustix::process::Signal;
 
 use crate::comm::Kind;
 use crate::config;
-use crate::error::{Failure, Outcome};
+use crate::error::{Failure, Outcome, refuse};
 use crate::memory::lock;
 use crate::stream::{Stream, Work};
 
@@ -32,7 +34,8 @@ static PLANNED: Mutex<Option<HashMap<String, Vec<Call>>>> = Mutex::new(None);
 /// How many faults of calls are planned, so that calls need no lock while there are none.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// A planned fault of operations, and how many that fit it each end of a communicator (by its handle) has begun.
+/// A planned fault of operations or kernels, and how many that fit it each end of a communicator or each stream (by its
+/// handle) has begun.
 struct Operation {
     fault: plan::Fault,
     begun: HashMap<usize, u64>,
@@ -70,14 +73,14 @@ pub(crate) fn clear() {
     OPERATIONS_COUNT.store(0, Ordering::SeqCst);
 }
 
-/// Plans the faults that the environment asks for, once per process. Every communicator does so before its first
-/// operation.
+/// Plans the faults that the environment asks for, once per process. Every communicator and every stream does so when it
+/// is made.
 pub(crate) fn plan_from_environment() {
     static PLANNED: Once = Once::new();
     PLANNED.call_once(|| plan_operations(config::or_default().faults.clone()));
 }
 
-/// Plans faults of operations that begin from now on.
+/// Plans faults of operations and kernels that begin from now on.
 pub(crate) fn plan_operations(faults: Vec<plan::Fault>) {
     let mut operations = lock(&OPERATIONS);
     operations.extend(faults.into_iter().map(|fault| Operation {
@@ -100,20 +103,60 @@ pub(crate) struct Begun<'a> {
 }
 
 /// Counts an operation that is about to begin, and answers what shall befall it, in the order of the plan.
-pub(crate) fn at_operation(what: &Begun<'_>) -> Vec<plan::Action> {
+pub(crate) fn at_operation(what: &Begun<'_>) -> Vec<Action> {
+    strike(what.handle, |target| match target {
+        Target::Operation { rank, kind, comm } => {
+            rank.is_none_or(|rank| rank == what.rank)
+                && kind.is_none_or(|kind| kind == what.kind)
+                && comm.as_deref().is_none_or(|comm| comm == what.comm)
+        }
+        Target::Kernel { .. } => false,
+    })
+}
+
+/// Lets a kernel that is about to begin on a stream suffer what is planned for it; whether it goes on.
+///
+/// # Errors
+/// A planned one, or the abort of the stream during a delay.
+pub(crate) fn at_kernel(kernel: &str, stream: &Stream) -> Outcome<bool> {
+    let actions = strike(stream.handle, |target| match target {
+        Target::Kernel { name, device } => {
+            name == kernel && device.is_none_or(|device| device == stream.device.id)
+        }
+        Target::Operation { .. } => false,
+    });
+    for action in actions {
+        match action {
+            Action::Kill => kill_process(),
+            Action::Stop => stop_process(),
+            Action::Delay(time) => {
+                let end = Instant::now() + time;
+                while !stream.aborted() && Instant::now() < end {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                if stream.aborted() {
+                    return Err(stream.abort_failure());
+                }
+            }
+            Action::Drop => return Ok(false),
+            Action::Error(code) => return refuse(code, format!("injected fault in {kernel}")),
+        }
+    }
+    Ok(true)
+}
+
+/// Counts what begins on `handle` for each planned fault whose target fits; the actions of those that strike now.
+fn strike(handle: usize, fits: impl Fn(&Target) -> bool) -> Vec<Action> {
     if OPERATIONS_COUNT.load(Ordering::Relaxed) == 0 {
         return Vec::new();
     }
     let mut operations = lock(&OPERATIONS);
     let strikes = |operation: &mut Operation| {
         let fault = &operation.fault;
-        let fits = fault.rank.is_none_or(|rank| rank == what.rank)
-            && fault.kind.is_none_or(|kind| kind == what.kind)
-            && fault.comm.as_deref().is_none_or(|comm| comm == what.comm);
-        if !fits {
+        if !fits(&fault.target) {
             return None;
         }
-        let begun = operation.begun.entry(what.handle).or_default();
+        let begun = operation.begun.entry(handle).or_default();
         *begun += 1;
         (*begun == fault.op).then_some(fault.action)
     };

@@ -15,7 +15,7 @@
 //! | `comm` | communicators: rendezvous, meeting, watching, collectives |
 //! | `link` | modelled transfer times |
 //! | `aclnn`, `simd` | the operators |
-//! | `fault` | failures on demand: of calls, and of a rank's n-th operation (`HCOM_FAKE_FAULT`, `hcomExtPlanFaults`) |
+//! | `fault` | failures on demand: of calls, and of a rank's n-th operation or a stream's n-th kernel (`HCOM_FAKE_FAULT`, `hcomExtPlanFaults`) |
 //! | `config`, `soc` | the environment; which chip this is |
 //!
 //! ```
@@ -34,7 +34,7 @@
 //! - No panic leaves an exported function, and no thread of this library keeps a process alive.
 //!
 //! # Faults on demand
-//! `HCOM_FAKE_FAULT`, or `hcomExtPlanFaults` with the same text, plans what befalls operations: faults separated by `;`,
+//! `HCOM_FAKE_FAULT`, or `hcomExtPlanFaults` with the same text, plans what befalls operations and kernels: faults separated by `;`,
 //! each of fields separated by `,`. A mistake in the text is an error of the first call that names fault and field.
 //!
 //! ```text
@@ -48,8 +48,10 @@
 //! | `rank=R` | on this rank of the communicator only | on every rank |
 //! | `kind=NAME` | operations of this name only, as messages spell it: `all_reduce`, `batch_send_recv`, … | all |
 //! | `comm=NAME` | on communicators of this name only, as `HcclGetCommName` answers it | on all |
+//! | `kernel=NAME` | kernels of this operator in place of operations, such as `aclnnRelu`; each stream counts for itself | operations |
+//! | `device=D` | with `kernel=`: on this device only | on every device |
 //!
-//! An operation counts when it runs, in the order in which its communicator runs them, replays included.
+//! An operation or a kernel counts when it runs, in the order in which its communicator or stream runs them, replays included.
 //! `hcomExtInjectFault` makes the n-th call of a function fail, and `hcomExtClearFaults` forgets all that is planned.
 //!
 //! # What it does not do

@@ -1,4 +1,4 @@
-//! Faults of operations as text: what `HCOM_FAKE_FAULT` and `hcomExtPlanFaults` say.
+//! Faults of operations and kernels as text: what `HCOM_FAKE_FAULT` and `hcomExtPlanFaults` say.
 //!
 //! ```text
 //! rank=1,op=5,do=kill ; kind=broadcast,op=2,do=delay:200ms
@@ -12,6 +12,8 @@
 //! | `rank=R` | on this rank of the communicator only | on every rank |
 //! | `kind=NAME` | operations of this name only, as messages spell it (`all_reduce`, `batch_send_recv`, …) | all |
 //! | `comm=NAME` | on communicators of this name only, as `HcclGetCommName` answers it | on all |
+//! | `kernel=NAME` | kernels of this operator in place of operations, such as `aclnnRelu`; each stream counts for itself | operations |
+//! | `device=D` | with `kernel=`: on this device only | on every device |
 //!
 //! | action | meaning |
 //! |---|---|
@@ -25,7 +27,7 @@ use std::time::Duration;
 
 use crate::comm::{Kind, MOST_RANKS};
 
-/// What befalls an operation.
+/// What befalls an operation or a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// The process is killed.
@@ -40,16 +42,33 @@ pub(crate) enum Action {
     Error(i32),
 }
 
-/// One planned fault of an operation.
+/// What is counted, and struck.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Operations of communicators.
+    Operation {
+        /// The rank, or any.
+        rank: Option<u32>,
+        /// The operation's kind, or any.
+        kind: Option<Kind>,
+        /// The communicator's name, or any.
+        comm: Option<String>,
+    },
+    /// Kernels of an operator.
+    Kernel {
+        /// The operator.
+        name: String,
+        /// The device, or any.
+        device: Option<u32>,
+    },
+}
+
+/// One planned fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// The rank, or any.
-    pub rank: Option<u32>,
-    /// The operation's kind, or any.
-    pub kind: Option<Kind>,
-    /// The communicator's name, or any.
-    pub comm: Option<String>,
-    /// The how-manieth of the operations that fit, from 1.
+    /// What it strikes.
+    pub target: Target,
+    /// The how-manieth of those that fit, from 1.
     pub op: u64,
     /// What happens.
     pub action: Action,
@@ -70,6 +89,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Fault>, String> {
 
 fn one(text: &str) -> Result<Fault, String> {
     let (mut rank, mut kind, mut comm, mut op, mut action) = (None, None, None, None, None);
+    let (mut kernel, mut device) = (None, None);
     for field in text.split(',') {
         let Some((name, value)) = field.split_once('=') else {
             return Err(format!(
@@ -88,10 +108,12 @@ fn one(text: &str) -> Result<Fault, String> {
             "kind" => kind.replace(kind_of(value)?).is_some(),
             "comm" if value.is_empty() => return Err("comm= is empty".to_owned()),
             "comm" => comm.replace(value.to_owned()).is_some(),
+            "kernel" => kernel.replace(kernel_of(value)?).is_some(),
+            "device" => device.replace(number(name, value, 0, 63)? as u32).is_some(),
             "do" => action.replace(action_of(value)?).is_some(),
             _ => {
                 return Err(format!(
-                    "unknown field `{name}`; there are op, do, rank, kind and comm"
+                    "unknown field `{name}`; there are op, do, rank, kind, comm, kernel and device"
                 ));
             }
         };
@@ -99,10 +121,17 @@ fn one(text: &str) -> Result<Fault, String> {
             return Err(format!("the field `{name}` appears twice"));
         }
     }
+    let of_operation = rank.is_some() || kind.is_some() || comm.is_some();
+    let target = match (kernel, device) {
+        (Some(_), _) if of_operation => {
+            return Err("rank=, kind= and comm= choose operations, kernel= kernels".to_owned());
+        }
+        (Some(name), device) => Target::Kernel { name, device },
+        (None, Some(_)) => return Err("device= chooses kernels, but kernel= is missing".to_owned()),
+        (None, None) => Target::Operation { rank, kind, comm },
+    };
     Ok(Fault {
-        rank,
-        kind,
-        comm,
+        target,
         op: op.ok_or("op=N is missing: which operation, from 1")?,
         action: action.ok_or_else(|| format!("do=ACTION is missing: {ACTIONS}"))?,
     })
@@ -126,6 +155,20 @@ fn kind_of(value: &str) -> Result<Kind, String> {
             let names: Vec<&str> = Kind::all().map(Kind::name).collect();
             format!("kind={value}: expected one of {}", names.join(", "))
         })
+}
+
+fn kernel_of(value: &str) -> Result<String, String> {
+    let operator = |name: &str| name.starts_with("aclnn") && !name.ends_with("GetWorkspaceSize");
+    let known = crate::table()
+        .symbols
+        .iter()
+        .any(|(name, _)| *name == value && operator(name));
+    match known {
+        true => Ok(value.to_owned()),
+        false => Err(format!(
+            "kernel={value}: expected an operator that this library has, such as aclnnRelu"
+        )),
+    }
 }
 
 fn action_of(value: &str) -> Result<Action, String> {
@@ -166,23 +209,19 @@ mod tests {
 
     #[test]
     fn every_field_and_action_is_read() {
-        let any = |op, action| Fault {
-            rank: None,
-            kind: None,
-            comm: None,
+        let operation = |rank, kind, comm, op, action| Fault {
+            target: Target::Operation { rank, kind, comm },
             op,
             action,
         };
+        let any = |op, action| operation(None, None, None, op, action);
         assert_eq!(parse(" "), Ok(vec![]));
         assert_eq!(
             parse(
                 "rank=1,op=5,do=kill; op = 1 , do = delay : 200ms;op=2,do=stop;do=drop,op=3;op=4,do=error:507018"
             ),
             Ok(vec![
-                Fault {
-                    rank: Some(1),
-                    ..any(5, Action::Kill)
-                },
+                operation(Some(1), None, None, 5, Action::Kill),
                 any(1, Action::Delay(Duration::from_millis(200))),
                 any(2, Action::Stop),
                 any(3, Action::Drop),
@@ -191,10 +230,23 @@ mod tests {
         );
         assert_eq!(
             parse("comm=tp,kind=all_to_all_v,op=4294967295,do=delay:7us"),
+            Ok(vec![operation(
+                None,
+                Some(Kind::AllToAllV),
+                Some("tp".to_owned()),
+                4_294_967_295,
+                Action::Delay(Duration::from_micros(7))
+            )])
+        );
+        assert_eq!(
+            parse("device=3,kernel=aclnnRelu,op=9,do=delay:4s"),
             Ok(vec![Fault {
-                comm: Some("tp".to_owned()),
-                kind: Some(Kind::AllToAllV),
-                ..any(4_294_967_295, Action::Delay(Duration::from_micros(7)))
+                target: Target::Kernel {
+                    name: "aclnnRelu".to_owned(),
+                    device: Some(3),
+                },
+                op: 9,
+                action: Action::Delay(Duration::from_secs(4)),
             }])
         );
     }
@@ -225,6 +277,12 @@ mod tests {
                 "op=1,do=kill,kind=allreduce",
                 "kind=allreduce: expected one of all_reduce, reduce",
             ),
+            (
+                "op=1,do=kill,kernel=relu",
+                "kernel=relu: expected an operator",
+            ),
+            ("op=1,do=kill,kernel=aclnnRelu,rank=1", "kernel= kernels"),
+            ("op=1,do=kill,device=1", "kernel= is missing"),
             ("op=1,do=die", "do=die: expected kill, stop"),
             ("op=1,do=kill:9", "do=kill:9: expected kill, stop"),
             ("op=1,do=delay", "do=delay: expected kill, stop"),

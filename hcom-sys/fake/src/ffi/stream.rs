@@ -96,16 +96,7 @@ unsafe fn create(stream: *mut aclrtStream, priority: u32, flags: u32) -> crate::
         return refuse(code::INVALID_PARAM, "a place for the stream is null");
     }
     let device = device::current()?.device.clone();
-    let (used, most) = (device::streams(&device).len(), config::or_default().streams);
-    if used >= most {
-        return refuse(
-            code::NO_STREAM,
-            format!(
-                "device {} has no stream left: 1 needed, {used} of {most} in use; HCOM_FAKE_STREAMS sets their number",
-                device.id
-            ),
-        );
-    }
+    device::have_streams(&device, 1)?;
     let created = Stream::create(device, priority, flags);
     // SAFETY: not null, so the caller passes a place for the answer.
     unsafe { put(stream, code::INVALID_PARAM, to_pointer(created.handle)) }

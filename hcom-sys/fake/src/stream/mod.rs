@@ -107,6 +107,7 @@ impl Stream {
     /// Creates a stream; its thread starts with its first work.
     pub(crate) fn create(device: Arc<Device>, priority: u32, flags: u32) -> Arc<Self> {
         static NEXT: AtomicI32 = AtomicI32::new(0);
+        fault::plan_from_environment();
         let stream = Arc::new(Self {
             handle: handle::fresh(),
             id: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -394,7 +395,10 @@ impl<F: Fn() -> Result<(), i32> + Send + Sync> Work for Function<F> {
     fn name(&self) -> &str {
         self.name
     }
-    fn run(&self, _: u64, _: &Stream) -> Outcome {
+    fn run(&self, _: u64, stream: &Stream) -> Outcome {
+        if !fault::at_kernel(self.name, stream)? {
+            return Ok(());
+        }
         (self.function)().map_err(|code| {
             let text = last().unwrap_or_else(|| format!("{} failed with {code}", self.name));
             Failure::new(code, text)
