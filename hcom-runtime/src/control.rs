@@ -12,10 +12,12 @@
 //! - Exchanges are matched by group, key and how often that pair was used before; several may be
 //!   outstanding and may arrive in any order.
 //! - No call blocks beyond its deadline, and none blocks on a peer that died, left or failed.
-//! - The first failure wins. It never changes afterwards, and every later exchange returns it.
+//! - The first failure wins. It never changes afterwards, and every later exchange returns it; ranks
+//!   that go on without the missing ones do so in a new era.
 
 use std::{
     fmt,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -83,6 +85,11 @@ pub trait Control: Send + Sync {
 
     /// The failure of the job, if it has failed.
     fn failure(&self) -> Option<Failure>;
+
+    /// This rank's place in the job as it goes on after a failure: with the same ranks and
+    /// connections, without the failure and the exchanges of the past. Ranks that are gone stay gone.
+    /// The first era of one rank meets the first of the others, its next one the next.
+    fn next_era(&self) -> Arc<dyn Control>;
 }
 
 /// One collective in the sequence of its group.

@@ -26,11 +26,13 @@ pub enum FailureKind {
     Panic,
     /// A rank asked for something that cannot be.
     Usage,
+    /// The program of a rank ended the job.
+    Aborted,
 }
 
 impl FailureKind {
-    /// The name in JSON: `mismatch`, `timeout`, `peer_died`, `peer_left`, `library`, `panic`
-    /// or `usage`.
+    /// The name in JSON: `mismatch`, `timeout`, `peer_died`, `peer_left`, `library`, `panic`,
+    /// `usage` or `aborted`.
     pub fn name(self) -> &'static str {
         match self {
             FailureKind::Mismatch => "mismatch",
@@ -40,6 +42,7 @@ impl FailureKind {
             FailureKind::Library => "library",
             FailureKind::Panic => "panic",
             FailureKind::Usage => "usage",
+            FailureKind::Aborted => "aborted",
         }
     }
 }
@@ -133,6 +136,8 @@ impl fmt::Display for Failure {
             (FailureKind::Library, false) => write!(f, "the library reported an error on {ranks}")?,
             (FailureKind::Panic, true) => f.write_str("a rank panicked")?,
             (FailureKind::Panic, false) => write!(f, "{ranks} panicked")?,
+            (FailureKind::Aborted, true) => f.write_str("the job was aborted")?,
+            (FailureKind::Aborted, false) => write!(f, "{ranks} aborted the job")?,
             (FailureKind::Usage, true) => f.write_str("wrong use")?,
             (FailureKind::Usage, false) => write!(f, "wrong use on {ranks}")?,
         }

@@ -3,13 +3,14 @@
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
+    time::Instant,
 };
 
 use hcom_ir::{Attrs, DType, Graph, Group, Op, Type};
 use rustc_hash::FxHashMap;
 
 use crate::{
-    Array, CompileOptions, Control, Error, Executable, Link, Settings, World,
+    Array, CompileOptions, Control, Error, Executable, Failure, FailureKind, Link, Settings, World,
     buffer::{Block, Pool},
     comm::{Comm, Key},
     eager::{self, Eager},
@@ -39,6 +40,7 @@ pub(crate) struct Inner {
     pub(crate) pool: Pool,
     pub(crate) driver: Arc<Driver>,
     library: String,
+    local_rank: u32,
     settings: Settings,
     pub(crate) control: Arc<dyn Control>,
 }
@@ -116,6 +118,7 @@ impl Runtime {
             pool: Pool::new(&driver),
             driver,
             library,
+            local_rank,
             settings: settings.clone(),
             control,
         })))
@@ -271,6 +274,45 @@ impl Runtime {
         operands: &[&Array],
     ) -> Result<Vec<Array>, Error> {
         eager::execute(&self.0, op, attrs, group, operands)
+    }
+
+    /// Ends the job on all ranks, from any thread: calls that wait, here and on the other ranks, return
+    /// a failure of kind [`Aborted`](FailureKind::Aborted) that names this rank and `reason`, and so do
+    /// all later ones. A job that has failed keeps its failure, so that a second call changes nothing.
+    pub fn abort(&self, reason: &str) {
+        let rank = self.rank();
+        self.0.watchdog.fail(Failure {
+            ranks: vec![rank],
+            got: Some(reason.to_owned()),
+            ..Failure::new(FailureKind::Aborted, rank)
+        });
+    }
+
+    /// Goes on without the ranks that are gone. All `survivors` (global ranks, the own one among them)
+    /// call this with the same list; each gets a runtime in which nothing has failed, and the group of
+    /// them all, in that order. Ranks keep their global ranks. What was made by this runtime (arrays,
+    /// executables) keeps returning its failure; when it has not failed yet, it is aborted.
+    ///
+    /// The records of the new runtime go into the folder `survivors` inside of
+    /// [`Settings::record_dir`], so that those of the failure stay.
+    ///
+    /// # Errors
+    /// [`Error::Failure`] when a survivor does not come within the time limit, is gone, or
+    /// when the list does not hold the own rank; otherwise as [`Runtime::with_control`].
+    pub fn shrink(&self, survivors: &[u32]) -> Result<(Runtime, Group), Error> {
+        self.abort("the other ranks go on without it");
+        let control = self.0.control.next_era();
+        let deadline = Instant::now() + self.settings().timeout;
+        control
+            .all_gather(survivors, "shrink", &[], deadline)
+            .map_err(|error| Error::Failure(error.into_failure(self.rank())))?;
+        let mut settings = self.settings().clone();
+        if let Some(folder) = &mut settings.record_dir {
+            folder.push("survivors");
+        }
+        let runtime = Runtime::with_control(control, self.0.local_rank, &settings)?;
+        let group = Group::new("survivors", survivors.to_vec());
+        Ok((runtime, group))
     }
 
     /// Waits until everything that was issued has been executed.

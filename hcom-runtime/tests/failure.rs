@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use hcom_ir::{Attrs, DType, Graph, Group, Op, ReduceOp};
-use hcom_runtime::{CompileOptions, Error, Failure, FailureKind, Mode, Settings};
+use hcom_runtime::{Array, CompileOptions, Error, Failure, FailureKind, Mode, Runtime, Settings};
 use hcom_test::{Kind, ranks};
 
 fn chain() -> Graph {
@@ -199,6 +199,158 @@ fn a_new_job_works_after_a_failure() {
                     std::thread::sleep(Duration::from_millis(5));
                 }
             }
+        });
+    }
+}
+
+fn all_reduce(runtime: &Runtime, group: &Group, x: &Array) -> Result<Vec<u8>, Error> {
+    let attrs = Attrs::new().with("op", ReduceOp::Sum);
+    runtime
+        .eager(Op::AllReduce, &attrs, Some(group), &[x])
+        .and_then(|y| y[0].to_host())
+}
+
+fn f32_array(runtime: &Runtime, value: f32) -> Array {
+    runtime
+        .array(DType::F32, &[1], &value.to_le_bytes())
+        .unwrap()
+}
+
+/// While one thread waits in a collective, another ends the job: once, and then once more.
+#[test]
+fn another_thread_can_abort_and_abort_again() {
+    for kind in Kind::ALL {
+        ranks(2, kind, TIMEOUT, |rank| {
+            let runtime = runtime(&rank);
+            let group = Group::new("g", vec![0, 1]);
+            let x = f32_array(&runtime, 1.0);
+            all_reduce(&runtime, &group, &x).unwrap();
+            let begin = Instant::now();
+            let error = if rank.rank() == 0 {
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        let second = |runtime: &Runtime| {
+                            let own = runtime.control().peers().remove(0).state.entered;
+                            own.is_some_and(|entered| entered.seq == 2)
+                        };
+                        while !second(&runtime) {
+                            assert!(begin.elapsed() < Duration::from_secs(20));
+                            std::thread::sleep(Duration::from_millis(1));
+                        }
+                        runtime.abort("the user pressed stop");
+                        runtime.abort("again");
+                    });
+                    failure(all_reduce(&runtime, &group, &x).unwrap_err())
+                })
+            } else {
+                loop {
+                    if let Some(failure) = runtime.control().failure() {
+                        break failure;
+                    }
+                    assert!(begin.elapsed() < Duration::from_secs(20));
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            };
+            assert_eq!(
+                error.to_string(),
+                "rank 0 aborted the job (the user pressed stop)"
+            );
+            assert_eq!(error.kind, FailureKind::Aborted);
+            runtime.abort("and once more");
+            assert_eq!(failure(runtime.synchronize().unwrap_err()), error);
+            assert_eq!(failure(x.to_host().unwrap_err()), error);
+        });
+    }
+}
+
+/// Three of four ranks go on in a group of their own, with single operations, graphs and replays; what
+/// was made before keeps refusing.
+#[test]
+fn survivors_go_on_in_a_new_group() {
+    ranks(4, Kind::Processes, TIMEOUT, |rank| {
+        let old = runtime(&rank);
+        let all = Group::new("all", vec![0, 1, 2, 3]);
+        let half = Group::new("half", vec![rank.rank() % 2, rank.rank() % 2 + 2]);
+        let one = f32_array(&old, 1.0);
+        all_reduce(&old, &half, &one).unwrap();
+        all_reduce(&old, &all, &one).unwrap();
+        if rank.rank() == 2 {
+            rank.kill_self();
+        }
+        let error = failure(all_reduce(&old, &all, &one).unwrap_err());
+        assert_eq!(
+            (error.kind, &*error.ranks),
+            (FailureKind::PeerDied, &[2][..])
+        );
+
+        let (new, survivors) = old.shrink(&[0, 1, 3]).unwrap();
+        assert_eq!((new.rank(), new.world_size()), (rank.rank(), 4));
+        assert_eq!(survivors.ranks, [0, 1, 3]);
+        let one = f32_array(&new, 1.0);
+        let three = 3f32.to_le_bytes();
+        assert_eq!(all_reduce(&new, &survivors, &one).unwrap(), three);
+        let graph = graph(
+            "hcom 1
+group @g = ranks(0, 1, 3)
+graph @f(%x: f32[1]) -> f32[1] {
+  %y = all_reduce %x, op = sum, group = @g
+  return %y
+}
+",
+        );
+        for mode in Mode::ALL {
+            let options = CompileOptions {
+                mode,
+                ..Default::default()
+            };
+            let executable = new.compile(&graph, &options).unwrap();
+            assert_eq!(executable.fallback(), None);
+            for _ in 0..3 {
+                let y = executable.run(std::slice::from_ref(&one)).unwrap();
+                assert_eq!(y[0].to_host().unwrap(), three, "{mode:?}");
+            }
+        }
+        assert_eq!(failure(old.synchronize().unwrap_err()), error);
+        drop(old);
+        assert_eq!(all_reduce(&new, &survivors, &one).unwrap(), three);
+        // A group with the dead rank is refused, and its name told.
+        let error = failure(all_reduce(&new, &all, &one).unwrap_err());
+        assert_eq!(
+            (error.kind, &*error.ranks),
+            (FailureKind::PeerDied, &[2][..])
+        );
+    });
+}
+
+/// A rank that was only late is still there: all of them go on.
+#[test]
+fn a_late_rank_goes_on_with_the_others() {
+    for kind in Kind::ALL {
+        ranks(3, kind, TIMEOUT, |rank| {
+            let settings = Settings {
+                timeout: Duration::from_millis(600),
+                ..Settings::from_env().unwrap()
+            };
+            let mut runtime = with_settings(&rank, settings);
+            let mut group = Group::new("g", vec![0, 1, 2]);
+            for round in 0..2 {
+                let x = f32_array(&runtime, 1.0);
+                all_reduce(&runtime, &group, &x).unwrap();
+                if rank.rank() == round {
+                    let begin = Instant::now();
+                    while runtime.control().failure().is_none() {
+                        assert!(begin.elapsed() < Duration::from_secs(20));
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
+                }
+                let error = failure(all_reduce(&runtime, &group, &x).unwrap_err());
+                assert_eq!(error.kind, FailureKind::Timeout, "{error}");
+                assert_eq!(error.ranks, [round], "{error}");
+                (runtime, group) = runtime.shrink(&[0, 1, 2]).unwrap();
+            }
+            let x = f32_array(&runtime, 1.0);
+            let three = 3f32.to_le_bytes();
+            assert_eq!(all_reduce(&runtime, &group, &x).unwrap(), three);
         });
     }
 }

@@ -10,7 +10,7 @@ use hcom_runtime::{
     CompileOptions, Error, Executable, Failure, FailureKind, Mode, Runtime, Settings,
 };
 use hcom_sys::Table;
-use hcom_test::{Kind, Rank, ranks};
+use hcom_test::{Job, Kind, Rank, ranks};
 
 fn f32s(values: &[f32]) -> Literal {
     Literal::from_slice(&[values.len() as u64], values).unwrap()
@@ -321,6 +321,38 @@ fn beyond_the_limit_graphs_are_launched_step_by_step() {
         assert_eq!(third.fallback(), None, "the first one made room");
         right(&third);
         right(&second);
+    });
+}
+
+/// A device whose streams are used up: the message says what is needed, what there is and which
+/// setting decides, and every graph goes on.
+#[test]
+fn captures_that_use_up_the_streams_fall_back() {
+    if std::env::var_os("HCOM_LIBRARY_PATH").is_some() {
+        return;
+    }
+    let job = Job::new(2, Kind::Processes, TIMEOUT).env("HCOM_FAKE_STREAMS", "16");
+    job.run(|rank| {
+        let runtime = runtime(&rank);
+        let x = upload(&runtime, &[f32s(&[1.0, rank.rank() as f32])]);
+        let executables: Vec<Executable> = (0..20)
+            .map(|number| replayed(&runtime, &chain(&format!("f{number}"), 2)))
+            .collect();
+        let captured = executables.iter().filter(|e| e.fallback().is_none());
+        let captured = captured.count();
+        assert!((1..20).contains(&captured), "{captured} captures");
+        for executable in &executables[captured..] {
+            let reason = executable.fallback().expect("the later ones have none");
+            for part in ["1 needed", "16 of 16 in use", "HCOM_FAKE_STREAMS"] {
+                assert!(reason.contains(part), "{reason}");
+            }
+        }
+        for _ in 0..3 {
+            for executable in &executables {
+                let y = executable.run(&x).unwrap();
+                assert_eq!(download(&y[0]), f32s(&[2.0, 1.0]));
+            }
+        }
     });
 }
 

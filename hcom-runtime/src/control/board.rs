@@ -43,12 +43,75 @@ pub(super) struct Exchange {
 
 /// Carries messages to other ranks, in order, without ever blocking on a slow one.
 pub(super) trait Transport: Send + Sync {
-    /// Sends `message` to each rank of `to` (never the own one).
-    fn send(&self, to: &[u32], message: &Message);
+    /// Sends `message`, which is of `era`, to each rank of `to` (never the own one).
+    fn send(&self, to: &[u32], era: u32, message: &Message);
+}
+
+/// What one rank knows of each era of a job: the first, and one for each time that its ranks left a failure behind.
+pub(super) struct Boards {
+    eras: Mutex<Vec<Arc<Board>>>,
+}
+
+impl Boards {
+    pub(super) fn new(rank: u32, world_size: u32, job: &str) -> Arc<Boards> {
+        let first = Board::new(rank, vec![Life::Alive; world_size as usize], job.to_owned());
+        Arc::new(Boards {
+            eras: Mutex::new(vec![first]),
+        })
+    }
+
+    /// The view of an era. It begins when this rank or another one first speaks of it; who was gone by then is gone.
+    fn era(&self, era: u32) -> Arc<Board> {
+        // A board is added whole or not at all.
+        let mut eras = self.eras.lock().unwrap_or_else(PoisonError::into_inner);
+        while eras.len() <= era as usize {
+            let first = &eras[0];
+            let lives = first.lock().peers.iter().map(|peer| peer.life.clone());
+            let lives = lives.collect();
+            let job = format!("{}-{}", first.job, eras.len());
+            let next = Board::new(first.rank, lives, job);
+            eras.push(next);
+        }
+        eras[era as usize].clone()
+    }
+
+    /// Takes in a message of rank `from`.
+    pub(super) fn deliver(&self, from: u32, era: u32, message: Message) {
+        match message {
+            Message::Goodbye { reason } => {
+                let life = match reason {
+                    None => Life::Left,
+                    Some(reason) => Life::Dead { reason },
+                };
+                self.end(|board| board.lock().peers[from as usize].life = life.clone());
+            }
+            message => self.era(era).deliver(from, message),
+        }
+    }
+
+    /// Notes that nothing will come from rank `from` any more; a death unless it said goodbye.
+    pub(super) fn lost(&self, from: u32, reason: &str) {
+        self.end(|board| {
+            let life = &mut board.lock().peers[from as usize].life;
+            if *life == Life::Alive {
+                *life = Life::Dead {
+                    reason: reason.to_owned(),
+                };
+            }
+        });
+    }
+
+    /// Notes the end of a rank in every era.
+    fn end(&self, note: impl Fn(&Board)) {
+        for board in &*self.eras.lock().unwrap_or_else(PoisonError::into_inner) {
+            note(board);
+            board.changed.notify_all();
+        }
+    }
 }
 
 /// What one rank knows. Filled by the transport, waited on by exchanges.
-pub(super) struct Board {
+struct Board {
     rank: u32,
     job: String,
     known: Mutex<Known>,
@@ -70,15 +133,16 @@ struct Known {
 }
 
 impl Board {
-    pub(super) fn new(rank: u32, world_size: u32, job: &str) -> Arc<Board> {
+    fn new(rank: u32, lives: Vec<Life>, job: String) -> Arc<Board> {
         Arc::new(Board {
             rank,
-            job: job.to_owned(),
+            job,
             known: Mutex::new(Known {
-                peers: (0..world_size)
-                    .map(|rank| PeerStatus {
+                peers: (0..)
+                    .zip(lives)
+                    .map(|(rank, life)| PeerStatus {
                         rank,
-                        life: Life::Alive,
+                        life,
                         state: RankState::default(),
                     })
                     .collect(),
@@ -93,8 +157,8 @@ impl Board {
         })
     }
 
-    /// Takes in a message of rank `from`.
-    pub(super) fn deliver(&self, from: u32, message: Message) {
+    /// Takes in a message of rank `from`, which goes on.
+    fn deliver(&self, from: u32, message: Message) {
         let mut known = self.lock();
         match message {
             Message::Part { exchange, bytes } => {
@@ -113,20 +177,8 @@ impl Board {
                 known.asked.remove(&from);
                 return;
             }
-            Message::Goodbye { reason: None } => known.peers[from as usize].life = Life::Left,
-            Message::Goodbye {
-                reason: Some(reason),
-            } => known.peers[from as usize].life = Life::Dead { reason },
-        }
-        self.changed.notify_all();
-    }
-
-    /// Notes that nothing will come from rank `from` any more; a death unless it said goodbye.
-    pub(super) fn lost(&self, from: u32, reason: String) {
-        let mut known = self.lock();
-        let life = &mut known.peers[from as usize].life;
-        if *life == Life::Alive {
-            *life = Life::Dead { reason };
+            // Of all eras.
+            Message::Goodbye { .. } => return,
         }
         self.changed.notify_all();
     }
@@ -153,11 +205,18 @@ impl Known {
     }
 }
 
-/// A [`Control`] made of a board and a transport.
-pub(super) struct Endpoint<T: Transport> {
-    board: Arc<Board>,
+/// A rank's line to the others, shared by its eras. It says goodbye at its end.
+struct Voice<T: Transport> {
+    boards: Arc<Boards>,
     others: Vec<u32>,
     transport: T,
+}
+
+/// A [`Control`] made of the board of an era and a transport.
+pub(super) struct Endpoint<T: Transport> {
+    era: u32,
+    board: Arc<Board>,
+    voice: Arc<Voice<T>>,
     /// Held while a state is made and sent, so that the newest one arrives last.
     showing: Mutex<()>,
 }
@@ -169,15 +228,30 @@ const LONGEST_PART: usize = 1 << 29;
 const SLOW: Duration = Duration::from_millis(50);
 
 impl<T: Transport> Endpoint<T> {
-    pub(super) fn new(board: Arc<Board>, transport: T) -> Endpoint<T> {
+    /// The place of a rank in the first era of a job.
+    pub(super) fn new(boards: Arc<Boards>, transport: T) -> Endpoint<T> {
+        let board = boards.era(0);
         let world_size = board.lock().peers.len() as u32;
         let others = (0..world_size).filter(|&rank| rank != board.rank).collect();
-        Endpoint {
-            board,
+        let voice = Voice {
+            boards,
             others,
             transport,
+        };
+        Endpoint::of(Arc::new(voice), 0)
+    }
+
+    fn of(voice: Arc<Voice<T>>, era: u32) -> Endpoint<T> {
+        Endpoint {
+            era,
+            board: voice.boards.era(era),
+            voice,
             showing: Mutex::new(()),
         }
+    }
+
+    fn send(&self, to: &[u32], message: &Message) {
+        self.voice.transport.send(to, self.era, message);
     }
 
     /// Changes what this rank shows, and shows it.
@@ -190,7 +264,7 @@ impl<T: Transport> Endpoint<T> {
             known.peers[self.board.rank as usize].state = state.clone();
             state
         };
-        self.transport.send(&self.others, &Message::State(state));
+        self.send(&self.voice.others, &Message::State(state));
     }
 
     /// Waits until every member's part is there. Removes nothing.
@@ -281,13 +355,13 @@ impl Known {
     }
 }
 
-impl<T: Transport> Control for Endpoint<T> {
+impl<T: Transport + 'static> Control for Endpoint<T> {
     fn rank(&self) -> u32 {
         self.board.rank
     }
 
     fn world_size(&self) -> u32 {
-        self.others.len() as u32 + 1
+        self.voice.others.len() as u32 + 1
     }
 
     fn job(&self) -> &str {
@@ -345,7 +419,7 @@ impl<T: Transport> Control for Endpoint<T> {
             exchange
         };
         let members: Vec<u32> = group.iter().copied().filter(|&to| to != rank).collect();
-        self.transport.send(
+        self.send(
             &members,
             &Message::Part {
                 exchange: exchange.clone(),
@@ -384,7 +458,7 @@ impl<T: Transport> Control for Endpoint<T> {
             .filter(|rank| now.duration_since(known.asked[rank]) >= patience)
             .collect();
         drop(known);
-        self.transport.send(&fresh, &Message::Ping);
+        self.send(&fresh, &Message::Ping);
         silent
     }
 
@@ -397,19 +471,23 @@ impl<T: Transport> Control for Endpoint<T> {
             known.failure = Some(failure.clone());
             self.board.changed.notify_all();
         }
-        self.transport
-            .send(&self.others, &Message::Fail(failure.clone()));
+        self.send(&self.voice.others, &Message::Fail(failure.clone()));
     }
 
     fn failure(&self) -> Option<Failure> {
         self.board.lock().failure.clone()
     }
+
+    fn next_era(&self) -> Arc<dyn Control> {
+        Arc::new(Endpoint::of(self.voice.clone(), self.era + 1))
+    }
 }
 
-impl<T: Transport> Drop for Endpoint<T> {
+impl<T: Transport> Drop for Voice<T> {
     fn drop(&mut self) {
         let reason = std::thread::panicking().then(|| "it panicked".to_string());
+        // An end is one of all eras.
         self.transport
-            .send(&self.others, &Message::Goodbye { reason });
+            .send(&self.others, 0, &Message::Goodbye { reason });
     }
 }

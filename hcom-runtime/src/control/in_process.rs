@@ -7,7 +7,7 @@ use std::sync::{
 
 use super::{
     Control,
-    board::{Board, Endpoint, Message, Transport},
+    board::{Boards, Endpoint, Message, Transport},
 };
 
 /// Makes the control planes of ranks that are threads of one process.
@@ -25,8 +25,8 @@ impl InProcess {
         static JOBS: AtomicU32 = AtomicU32::new(0);
         let number = JOBS.fetch_add(1, Ordering::Relaxed);
         let job = format!("p{}-{number}", std::process::id());
-        let boards: Arc<[Arc<Board>]> = (0..world_size)
-            .map(|rank| Board::new(rank, world_size, &job))
+        let boards: Arc<[Arc<Boards>]> = (0..world_size)
+            .map(|rank| Boards::new(rank, world_size, &job))
             .collect();
         (0..world_size)
             .map(|rank| {
@@ -44,16 +44,16 @@ impl InProcess {
 /// Delivers straight into the other rank's board.
 struct Direct {
     rank: u32,
-    boards: Arc<[Arc<Board>]>,
+    boards: Arc<[Arc<Boards>]>,
 }
 
 impl Transport for Direct {
-    fn send(&self, to: &[u32], message: &Message) {
+    fn send(&self, to: &[u32], era: u32, message: &Message) {
         for &rank in to {
             match message {
                 // Ranks of one process run or stop together.
-                Message::Ping => self.boards[self.rank as usize].deliver(rank, Message::Pong),
-                _ => self.boards[rank as usize].deliver(self.rank, message.clone()),
+                Message::Ping => self.boards[self.rank as usize].deliver(rank, era, Message::Pong),
+                _ => self.boards[rank as usize].deliver(self.rank, era, message.clone()),
             }
         }
     }

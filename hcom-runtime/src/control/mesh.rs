@@ -20,7 +20,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 
 use super::{
     Control,
-    board::{Board, Endpoint, Message, Transport},
+    board::{Boards, Endpoint, Message, Transport},
     wire::{Broken, MESH_FRAME, Reader, START_FRAME, Writer, frame, wait},
 };
 
@@ -58,7 +58,7 @@ pub(super) fn control(
 ) -> io::Result<Arc<dyn Control>> {
     // The token lets ranks in; its hash only names the job.
     let job = &blake3::hash(token).to_hex()[..12];
-    let board = Board::new(rank, world_size, job);
+    let boards = Boards::new(rank, world_size, job);
     let mut writers: Vec<Option<Mutex<Writer>>> = (0..world_size).map(|_| None).collect();
     let mut readers = Vec::new();
     for mut link in links {
@@ -72,7 +72,7 @@ pub(super) fn control(
         closing: AtomicBool::new(false),
     });
     let worker = Worker {
-        board: board.clone(),
+        boards: boards.clone(),
         outgoing: outgoing.clone(),
         readers,
     };
@@ -83,7 +83,7 @@ pub(super) fn control(
         outgoing,
         thread: Some(thread),
     };
-    Ok(Arc::new(Endpoint::new(board, transport)))
+    Ok(Arc::new(Endpoint::new(boards, transport)))
 }
 
 /// What callers and the worker share.
@@ -113,8 +113,8 @@ struct Mesh {
 }
 
 impl Transport for Mesh {
-    fn send(&self, to: &[u32], message: &Message) {
-        let frame = frame(message);
+    fn send(&self, to: &[u32], era: u32, message: &Message) {
+        let frame = frame(&(era, message));
         let mut left = false;
         for &rank in to {
             if let Some(mut writer) = self.outgoing.writer(rank) {
@@ -143,7 +143,7 @@ impl Drop for Mesh {
 
 /// The thread of a rank's control plane.
 struct Worker {
-    board: Arc<Board>,
+    boards: Arc<Boards>,
     outgoing: Arc<Outgoing>,
     /// The connections that have not ended.
     readers: Vec<(u32, Reader)>,
@@ -169,8 +169,8 @@ impl Worker {
                 Err(error) => {
                     // Without poll nothing can be received any more.
                     for (rank, _) in self.readers.drain(..) {
-                        self.board
-                            .lost(rank, format!("its connection cannot be watched: {error}"));
+                        self.boards
+                            .lost(rank, &format!("its connection cannot be watched: {error}"));
                     }
                     return;
                 }
@@ -186,8 +186,8 @@ impl Worker {
             let rank = *rank;
             let ended = reader.fill().err();
             let broken = loop {
-                match reader.take::<Message>() {
-                    Ok(Some(message)) => {
+                match reader.take::<(u32, Message)>() {
+                    Ok(Some((era, message))) => {
                         if let Message::Goodbye { .. } = message
                             && let Some(mut writer) = self.outgoing.writer(rank)
                         {
@@ -196,9 +196,9 @@ impl Worker {
                         if message == Message::Ping
                             && let Some(mut writer) = self.outgoing.writer(rank)
                         {
-                            writer.send(&frame(&Message::Pong));
+                            writer.send(&frame(&(era, Message::Pong)));
                         }
-                        self.board.deliver(rank, message);
+                        self.boards.deliver(rank, era, message);
                     }
                     Ok(None) => break ended.map(Broken::Ended),
                     Err(broken) => break Some(broken),
@@ -206,7 +206,7 @@ impl Worker {
             };
             if let Some(broken) = broken {
                 self.readers.remove(index);
-                self.board.lost(rank, reason(&broken));
+                self.boards.lost(rank, &reason(&broken));
             }
         }
     }
