@@ -297,12 +297,12 @@ impl Runtime {
     /// [`Settings::record_dir`], so that those of the failure stay.
     ///
     /// # Errors
-    /// [`Error::Failure`] when a survivor does not come within the time limit, is gone, or
-    /// when the list does not hold the own rank; otherwise as [`Runtime::with_control`].
+    /// [`Error::Failure`] when a survivor does not come within [`Settings::connect_timeout`], is gone,
+    /// or when the list does not hold the own rank; otherwise as [`Runtime::with_control`].
     pub fn shrink(&self, survivors: &[u32]) -> Result<(Runtime, Group), Error> {
         self.abort("the other ranks go on without it");
         let control = self.0.control.next_era();
-        let deadline = Instant::now() + self.settings().timeout;
+        let deadline = Instant::now() + self.settings().connect_timeout;
         control
             .all_gather(survivors, "shrink", &[], deadline)
             .map_err(|error| Error::Failure(error.into_failure(self.rank())))?;

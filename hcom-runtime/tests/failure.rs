@@ -313,12 +313,6 @@ graph @f(%x: f32[1]) -> f32[1] {
         assert_eq!(failure(old.synchronize().unwrap_err()), error);
         drop(old);
         assert_eq!(all_reduce(&new, &survivors, &one).unwrap(), three);
-        // A group with the dead rank is refused, and its name told.
-        let error = failure(all_reduce(&new, &all, &one).unwrap_err());
-        assert_eq!(
-            (error.kind, &*error.ranks),
-            (FailureKind::PeerDied, &[2][..])
-        );
     });
 }
 
@@ -328,7 +322,7 @@ fn a_late_rank_goes_on_with_the_others() {
     for kind in Kind::ALL {
         ranks(3, kind, TIMEOUT, |rank| {
             let settings = Settings {
-                timeout: Duration::from_millis(600),
+                timeout: Duration::from_millis(1500),
                 ..Settings::from_env().unwrap()
             };
             let mut runtime = with_settings(&rank, settings);

@@ -27,6 +27,7 @@ mod graph;
 mod launch_command;
 mod record;
 mod run;
+mod selftest;
 mod status;
 
 use bad_input::BadInput;
@@ -41,7 +42,8 @@ const EXAMPLES: &str = "Examples:
   hcom env                                    what this machine offers
   hcom collectives                            which types and reductions each call takes
   hcom record show DIR                        what a failed job's ranks left behind, in one sentence per group
-  hcom status                                 where the ranks of the running jobs stand";
+  hcom status                                 where the ranks of the running jobs stand
+  hcom selftest                               whether everything works on the library that is found";
 
 #[derive(Parser)]
 #[command(
@@ -70,6 +72,7 @@ enum Command {
     Collectives(collectives::Arguments),
     Record(record::Arguments),
     Status(status::Arguments),
+    Selftest(selftest::Arguments),
 }
 
 /// `-n`, `--ranks`: the same wherever ranks are started.
@@ -99,6 +102,7 @@ pub fn main() -> ExitCode {
         Command::Collectives(arguments) => (arguments.json, collectives::run(&arguments)),
         Command::Record(arguments) => (arguments.json(), record::run(&arguments)),
         Command::Status(arguments) => (arguments.json, status::run(&arguments)),
+        Command::Selftest(arguments) => (arguments.json, selftest::run(&arguments, role)),
     };
     result.unwrap_or_else(|error| fail(&error, json))
 }

@@ -66,8 +66,9 @@ impl Boards {
         let mut eras = self.eras.lock().unwrap_or_else(PoisonError::into_inner);
         while eras.len() <= era as usize {
             let first = &eras[0];
-            let lives = first.lock().peers.iter().map(|peer| peer.life.clone());
-            let lives = lives.collect();
+            let known = first.lock();
+            let lives = known.peers.iter().map(|peer| peer.life.clone()).collect();
+            drop(known);
             let job = format!("{}-{}", first.job, eras.len());
             let next = Board::new(first.rank, lives, job);
             eras.push(next);

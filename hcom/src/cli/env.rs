@@ -27,11 +27,14 @@ pub(super) struct Arguments {
 }
 
 /// Variables that the command and the libraries read.
-const VARIABLES: [&str; 13] = [
+const VARIABLES: [&str; 16] = [
     "HCOM_LIBRARY_PATH",
     "ASCEND_HOME_PATH",
     "HCOM_TIMEOUT",
     "HCOM_CONNECT_TIMEOUT",
+    "HCOM_CAPTURES",
+    "HCOM_RECORD_DIR",
+    "HCOM_RECORD_ENTRIES",
     "HCOM_FAKE_SOC",
     "HCOM_FAKE_LINK",
     "HCOM_FAKE_FAULT",
