@@ -192,7 +192,8 @@ mod tests {
         thread::scope(|scope| {
             let both = [(); 2].map(|()| scope.spawn(|| took(&link, start, 5e6)));
             let last = both.map(|one| one.join().unwrap()).into_iter().max();
-            assert!(last >= Some(12_000_000), "both share the link: {last:?}");
+            // Alone each takes 7 ms; how long the link is shared depends on when both threads run.
+            assert!(last >= Some(10_000_000), "both share the link: {last:?}");
         });
     }
 
