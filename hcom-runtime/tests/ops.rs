@@ -248,7 +248,7 @@ fn collectives_agree_with_the_oracle() {
 fn what_cannot_be_executed_is_a_clear_error() {
     ranks(1, Kind::Threads, TIMEOUT, |rank| {
         let runtime = runtime(&rank);
-        let graph = program("%a: i32[4], %b: i32[4]", "div %a, %b");
+        let graph = program("%a: u64[4], %b: u64[4]", "div %a, %b");
         let error = runtime
             .compile(&graph, &Default::default())
             .err()
