@@ -1,4 +1,5 @@
-//! Programs run every way there is, against what the oracle says.
+//! Programs run every way there is, against what the oracle says, on the library that
+//! `HCOM_LIBRARY_PATH` names or the test registers.
 //!
 //! ```no_run
 //! # // The ranks of a doctest would be this very program.
@@ -6,7 +7,6 @@
 //! use hcom_test::{Kind, Program, Way, check, ranks};
 //!
 //! ranks(2, Kind::Threads, std::time::Duration::from_secs(60), |rank| {
-//!     hcom_sys::register_fallback(hcom_fake::table());
 //!     let runtime = Runtime::with_control(rank.control(), rank.rank(), &Settings::default()).unwrap();
 //!     for seed in 0..100 {
 //!         check(&runtime, &Program::generate(seed, 2), &Way::all());
