@@ -12,6 +12,7 @@
 //! | [`torch_npu`] | a step of `ci --full`: torch_npu on the CPU library |
 //! | [`model`] | `model`: the weights that the `embed` example runs |
 //! | [`fuzz`] | `fuzz`: random programs against the oracle, random text against parser and validator |
+//! | [`peers`] | `peers`: the MPI libraries that `hcom bench` compares with |
 //!
 //! It depends on no crate of the workspace, so that it builds while they do not.
 //! Exit codes: 0 done, 1 a check failed, 2 the machine lacks something or the arguments are wrong.
@@ -26,6 +27,7 @@ mod bindings;
 mod ci;
 mod fuzz;
 mod model;
+mod peers;
 mod stress;
 mod sweep;
 mod tidy;
@@ -97,6 +99,11 @@ enum Command {
         after_help = "Example:\n  cargo xtask model\n  cargo run --release --example embed -- --ranks 4 \"A man is eating food.\"\n\nA complete folder is verified and kept; nothing is downloaded twice."
     )]
     Model,
+    /// Install the MPI libraries that `hcom bench --peer mpi` compares with, and say which.
+    #[command(
+        after_help = "Example:\n  cargo xtask peers\n  cargo run --release -- bench all_reduce --peer mpi\n\nOpen MPI comes from apt, Intel MPI from PyPI into target/peers. What is there is kept."
+    )]
+    Peers,
 }
 
 fn main() -> ExitCode {
@@ -111,6 +118,7 @@ fn main() -> ExitCode {
         Command::Stress(args) => stress::run(&args),
         Command::Model => model::run(),
         Command::Sweep(args) => sweep::run(&args),
+        Command::Peers => peers::run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

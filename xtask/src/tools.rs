@@ -12,6 +12,13 @@ pub(crate) struct Missing {
     install: &'static str,
 }
 
+impl Missing {
+    /// A program, and how to install it.
+    pub(crate) fn new(program: &'static str, install: &'static str) -> Missing {
+        Missing { program, install }
+    }
+}
+
 impl std::fmt::Display for Missing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} is not installed: {}", self.program, self.install)
@@ -81,7 +88,8 @@ pub(crate) fn require_cxx() -> Result<()> {
     .into())
 }
 
-fn answers(program: &str, arguments: &[&str]) -> bool {
+/// Whether the program starts and succeeds with these arguments.
+pub(crate) fn answers(program: &str, arguments: &[&str]) -> bool {
     Command::new(program)
         .args(arguments)
         .stdout(Stdio::null())

@@ -9,6 +9,7 @@
 //! | `HCOM_FAKE_EVENTS` | events that a device has, 1 to 1048576 | 65536 |
 //! | `HCOM_FAKE_STRICT` | 1: device addresses cannot be touched by the host | 0 |
 //! | `HCOM_FAKE_FAULT` | faults of operations and kernels, such as `rank=1,op=5,do=kill`; see [`crate::fault::plan`] | none |
+//! | `HCOM_FAKE_PORTABLE` | 1: loops are not compiled for the vectors of this CPU, and no stores go past the caches | 0 |
 //! | `HCOM_FAKE_LINK` | `alpha_us,gbytes_per_s`: transfers take modelled time | off |
 //! | `HCCL_CONNECT_TIMEOUT` | seconds to wait for the peers of a new communicator, 120 to 7200 | 120 |
 //! | `HCCL_EXEC_TIMEOUT` | seconds a collective may wait inside, 0 for ever | 1836 |

@@ -102,6 +102,11 @@ pub(crate) struct Begun<'a> {
     pub kind: Kind,
 }
 
+/// Whether anything is planned for operations.
+pub(crate) fn befalls_operations() -> bool {
+    OPERATIONS_COUNT.load(Ordering::Relaxed) > 0
+}
+
 /// Counts an operation that is about to begin, and answers what shall befall it, in the order of the plan.
 pub(crate) fn at_operation(what: &Begun<'_>) -> Vec<Action> {
     strike(what.handle, |target| match target {
@@ -147,7 +152,7 @@ pub(crate) fn at_kernel(kernel: &str, stream: &Stream) -> Outcome<bool> {
 
 /// Counts what begins on `handle` for each planned fault whose target fits; the actions of those that strike now.
 fn strike(handle: usize, fits: impl Fn(&Target) -> bool) -> Vec<Action> {
-    if OPERATIONS_COUNT.load(Ordering::Relaxed) == 0 {
+    if !befalls_operations() {
         return Vec::new();
     }
     let mut operations = lock(&OPERATIONS);

@@ -1,11 +1,12 @@
 //! Opaque handles: numbers that name objects of this process, never addresses. A stale or mistaken handle is found out
 //! instead of followed.
 
-use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+
+use rustc_hash::FxHashMap;
 
 /// Handles of all kinds are distinct, so that an event passed as a stream is unknown.
 static NEXT: AtomicUsize = AtomicUsize::new(1);
@@ -21,7 +22,7 @@ pub(crate) fn to_pointer(handle: usize) -> *mut c_void {
 }
 
 /// The living objects of one kind.
-pub(crate) struct Table<T>(LazyLock<RwLock<HashMap<usize, Arc<T>>>>);
+pub(crate) struct Table<T>(LazyLock<RwLock<FxHashMap<usize, Arc<T>>>>);
 
 impl<T> Table<T> {
     /// An empty table.

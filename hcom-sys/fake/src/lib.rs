@@ -14,6 +14,7 @@
 //! | `capture`, `model`, `group` | graphs: recording, replay, and tasks that are replaced later |
 //! | `comm` | communicators: rendezvous, meeting, watching, collectives |
 //! | `link` | modelled transfer times |
+//! | [`regime`], [`bound`] | how the cores of this machine lie; how fast collectives could be on them |
 //! | `aclnn`, `simd` | the operators |
 //! | `fault` | failures on demand: of calls, and of a rank's n-th operation or a stream's n-th kernel (`HCOM_FAKE_FAULT`, `hcomExtPlanFaults`) |
 //! | `config`, `soc` | the environment; which chip this is |
@@ -60,6 +61,7 @@
 pub mod abi;
 mod aclnn;
 mod arithmetic;
+pub mod bound;
 mod capture;
 mod clock;
 mod code;
@@ -79,6 +81,7 @@ mod link;
 mod memory;
 mod model;
 mod random;
+pub mod regime;
 mod report;
 mod reserved;
 mod share;

@@ -48,6 +48,21 @@ pub(crate) enum Step {
 }
 
 impl Step {
+    fn is_outside(&self) -> bool {
+        matches!(self, Self::RecordOutside(_) | Self::WaitOutside(_))
+    }
+
+    /// What a replay with these records queues for a step inside the graph.
+    fn work(&self, records: &[Arc<Record>]) -> Option<Arc<dyn Work>> {
+        Some(match self {
+            Self::Work(work) => work.clone(),
+            Self::Record(record) => Arc::new(Recording(records[*record].clone())),
+            Self::Wait(record) => Arc::new(Waiting::new(records[*record].clone(), None)),
+            Self::RecordOutside(_) | Self::WaitOutside(_) => return None,
+            Self::Label(_) | Self::Jump { .. } | Self::End => return None,
+        })
+    }
+
     /// What it is called in a dump.
     fn describe(&self) -> (&str, String) {
         match self {
@@ -172,25 +187,31 @@ fn queue(model: &Arc<Model>, stream: &Arc<Stream>) -> Outcome {
         return stream.enqueue(Arc::new(Walk(model.clone()))).map(|_| ());
     }
     let records: Vec<Arc<Record>> = (0..model.records).map(|_| Arc::default()).collect();
-    for (lane, step) in &model.steps {
-        let stream = if *lane == 0 {
-            stream
-        } else {
-            &model.lanes[*lane - 1]
-        };
-        let queued = match step {
-            Step::Work(work) => stream.enqueue(work.clone()).map(|_| ()),
-            Step::Record(record) => {
-                let recording = Recording(records[*record].clone());
-                stream.enqueue(Arc::new(recording)).map(|_| ())
+    let lane_of = |lane: usize| match lane {
+        0 => stream,
+        lane => &model.lanes[lane - 1],
+    };
+    let mut rest = &model.steps[..];
+    while let Some((lane, first)) = rest.first() {
+        let queued = match first {
+            Step::RecordOutside(event) => {
+                rest = &rest[1..];
+                event.record(lane_of(*lane))
             }
-            Step::Wait(record) => {
-                let waiting = Waiting::new(records[*record].clone(), None);
-                stream.enqueue(Arc::new(waiting)).map(|_| ())
+            Step::WaitOutside(event) => {
+                rest = &rest[1..];
+                event.wait_on(lane_of(*lane), None)
             }
-            Step::RecordOutside(event) => event.record(stream),
-            Step::WaitOutside(event) => event.wait_on(stream, None),
-            Step::Label(_) | Step::Jump { .. } | Step::End => Ok(()),
+            _ => {
+                // Neighbours on one lane are queued at once.
+                let together = |(other, step): &&(usize, Step)| other == lane && !step.is_outside();
+                let length = rest.iter().take_while(together).count();
+                let works = rest[..length]
+                    .iter()
+                    .filter_map(|(_, step)| step.work(&records));
+                rest = &rest[length..];
+                lane_of(*lane).enqueue_all(works)
+            }
         };
         if let Err(failure) = queued {
             // What was queued already must not wait for what never will be.

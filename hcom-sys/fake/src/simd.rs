@@ -1,16 +1,18 @@
-//! The two places where kernels meet the processor: matrix multiplication, and loops compiled for wide vectors.
+//! Where kernels meet the processor: matrix multiplication, loops compiled for wide vectors, and stores past the caches.
 #![expect(
     unsafe_code,
     reason = "calls code compiled for CPU features found at run time; strided matrix multiplication"
 )]
 
 use std::marker::PhantomData;
+use std::sync::LazyLock;
 
 use crate::aclnn::dtype::Type;
 use crate::aclnn::layout::Layout;
+use crate::span::Element;
 use crate::span::strided::Storage;
 
-/// Runs `f`, compiled for AVX2 where the CPU has it.
+/// Runs `f`, compiled for AVX-512 or AVX2 where the CPU has it; as it is with `HCOM_FAKE_PORTABLE=1`.
 ///
 /// The loops in `f` get wide vectors when they are inlined, so keep `f` and what it calls small or
 /// `#[inline(always)]`. Results do not depend on the path: fused multiply-adds are not enabled.
@@ -22,12 +24,85 @@ pub(crate) fn wide<R>(f: impl FnOnce() -> R) -> R {
         fn avx2<R>(f: impl FnOnce() -> R) -> R {
             f()
         }
-        if std::arch::is_x86_feature_detected!("avx2") {
-            // SAFETY: the CPU has AVX2, as just asked.
-            return unsafe { avx2(f) };
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+        fn avx512<R>(f: impl FnOnce() -> R) -> R {
+            f()
+        }
+        match *VECTORS {
+            // SAFETY: the CPU has what the name says, as `VECTORS` asked.
+            Vectors::Avx512 => return unsafe { avx512(f) },
+            // SAFETY: as above.
+            Vectors::Avx2 => return unsafe { avx2(f) },
+            Vectors::Portable => {}
         }
     }
     f()
+}
+
+/// What loops may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Vectors {
+    Portable,
+    Avx2,
+    Avx512,
+}
+
+static VECTORS: LazyLock<Vectors> = LazyLock::new(|| {
+    if std::env::var_os("HCOM_FAKE_PORTABLE").is_some_and(|value| value == "1") {
+        return Vectors::Portable;
+    }
+    #[cfg(target_arch = "x86_64")]
+    {
+        let has_all = std::arch::is_x86_feature_detected!("avx512f")
+            && std::arch::is_x86_feature_detected!("avx512bw")
+            && std::arch::is_x86_feature_detected!("avx512dq")
+            && std::arch::is_x86_feature_detected!("avx512vl");
+        if has_all {
+            return Vectors::Avx512;
+        }
+        if std::arch::is_x86_feature_detected!("avx2") {
+            return Vectors::Avx2;
+        }
+    }
+    Vectors::Portable
+});
+
+/// Bytes of a cache line, to which streaming stores must be aligned.
+pub(crate) const LINE: usize = 64;
+
+/// Stores a block past the caches where the processor can, else through them.
+///
+/// # Safety
+/// `to` is writable for the size of the block and aligned to [`LINE`], and the block's size is a multiple of it.
+#[inline(always)]
+pub(crate) unsafe fn stream<T: Element, const N: usize>(to: *mut u8, block: &[T; N]) {
+    debug_assert!(to.addr().is_multiple_of(LINE) && size_of_val(block).is_multiple_of(LINE));
+    let from = block.as_ptr().cast::<u8>();
+    #[cfg(target_arch = "x86_64")]
+    for at in (0..size_of_val(block)).step_by(16) {
+        use std::arch::x86_64::{_mm_loadu_si128, _mm_stream_si128};
+        // SAFETY: inside the block and the place, as the caller promises; SSE2 is part of the architecture.
+        unsafe { _mm_stream_si128(to.add(at).cast(), _mm_loadu_si128(from.add(at).cast())) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: as the caller promises.
+    unsafe {
+        std::ptr::copy_nonoverlapping(from, to, size_of_val(block));
+    }
+}
+
+/// Whether [`stream`] goes past the caches.
+pub(crate) fn can_stream() -> bool {
+    cfg!(target_arch = "x86_64") && *VECTORS != Vectors::Portable
+}
+
+/// Makes streamed stores count as written before any later store: other cores must not see the latter first.
+pub(crate) fn finish_streaming() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: no operands; part of the architecture.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
 }
 
 /// A matrix of `f32` somewhere in memory, with any strides.

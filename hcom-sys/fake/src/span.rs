@@ -8,6 +8,7 @@
     reason = "copying into and out of memory that is shared with other processes"
 )]
 
+pub(crate) mod combine;
 pub(crate) mod strided;
 
 use std::ptr;

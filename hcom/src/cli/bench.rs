@@ -8,8 +8,9 @@ use crate::launch::Role;
 
 mod collective;
 mod data;
+mod machine;
 mod output;
-mod probe;
+mod peer;
 mod rank;
 
 /// Measure collectives: time, bandwidth and correctness over sizes.

@@ -3,16 +3,36 @@
 //! Small data lies in the slots, and everybody takes what it needs from all of them. Large data is read where it is,
 //! in the peers' device memory. Then a second meeting follows before anyone lets its buffers change.
 //!
-//! A large reduction of whole buffers is shared: rank r combines shard r of all send buffers and writes it to all
-//! receive buffers. A shard is read and written by one rank only, so sending and receiving buffer may be the same.
+//! A large reduction of whole buffers goes one of two ways, which all ranks derive from what all have published:
+//! - shards: rank r combines shard r of all send buffers and writes it to all receive buffers. A shard is read and
+//!   written by one rank only, so sending and receiving buffer may be the same. Every byte is combined once.
+//! - pull: every rank combines everything into its own receive buffer. More work, but nobody writes what a peer reads
+//!   next: that costs the peer less than having its lines taken away, as long as the data is small, the cores are near
+//!   and there are two of them.
+//!
+//! How a rank stores its results is its own choice: past the caches when they exceed any cache or, where the cores are
+//! far, when that is faster (see [`super::choice`]).
+
+use std::time::Instant;
+
+use smallvec::SmallVec;
 
 use super::Communicator;
 use super::collective::Collective;
-use super::control::Descriptor;
+use super::control::{Descriptor, FAR, IN_PLACE};
 use super::operation::{Cut, Who};
 use super::reduce::reduce;
 use crate::shm::Region;
 use crate::span::Span;
+use crate::span::combine::Stores;
+
+/// Spans of the ranks, on the stack for as many as one host usually has.
+type Spans = SmallVec<[Span; 8]>;
+
+/// Up to this many bytes two near ranks pull.
+const PULL_LIMIT: usize = 512 << 10;
+/// From this many bytes of all buffers together on, near ranks store past the caches.
+const NEAR_STREAM: usize = 192 << 20;
 
 /// Shards start at multiples of this, so that no two ranks write one cache line.
 const SHARD_ALIGN: usize = 128;
@@ -51,11 +71,10 @@ impl Data<'_> {
                 if bytes == 0 {
                     return None;
                 }
-                let sources: Vec<Span> = (0..self.ranks())
-                    .map(|rank| self.source(rank, start, bytes))
-                    .collect();
+                let sources = self.sources(start, bytes);
                 let (target, kept) = self.target(start, bytes);
-                reduce(what.dtype, what.op, std::slice::from_ref(&target), &sources);
+                let targets = std::slice::from_ref(&target);
+                reduce(what.dtype, what.op, targets, &sources, Stores::Cached);
                 kept.then_some(target)
             }
             (false, _) => self.take(what),
@@ -67,21 +86,56 @@ impl Data<'_> {
         let everybody = what.kind.rules().to == Who::Everybody;
         let receives = |rank: usize| everybody || rank == what.root as usize;
         let whole = what.send_layout.block(0).1;
-        let (start, bytes, receivers) = if self.small {
-            let own = receives(self.rank()).then(|| self.recv.clone());
-            (0, whole, Vec::from_iter(own))
-        } else {
-            let (start, bytes) = shard(whole, self.ranks(), self.rank());
-            let receivers = (0..self.ranks()).filter(|&rank| receives(rank));
-            let part = |rank| self.buffer(rank, |one| one.recv, start, bytes);
-            (start, bytes, receivers.map(part).collect())
+        let alone = self.small || self.pulls(everybody, whole);
+        let (start, bytes) = match alone {
+            true => (0, whole),
+            false => shard(whole, self.ranks(), self.rank()),
+        };
+        let receivers: Spans = match (alone, receives(self.rank())) {
+            (true, true) => SmallVec::from_elem(self.recv.clone(), 1),
+            (true, false) => SmallVec::new(),
+            (false, _) => (0..self.ranks())
+                .filter(|&rank| receives(rank))
+                .map(|rank| self.buffer(rank, |one| one.recv, start, bytes))
+                .collect(),
         };
         if bytes > 0 && !receivers.is_empty() {
-            let sources: Vec<Span> = (0..self.ranks())
-                .map(|rank| self.source(rank, start, bytes))
-                .collect();
-            reduce(what.dtype, what.op, &receivers, &sources);
+            let sources = self.sources(start, bytes);
+            let run = |stores| reduce(what.dtype, what.op, &receivers, &sources, stores);
+            if alone {
+                run(Stores::Cached);
+            } else if !self.is_far() {
+                run(match 2 * self.ranks() * whole >= NEAR_STREAM {
+                    true => Stores::Streaming,
+                    false => Stores::Cached,
+                });
+            } else {
+                let stores = self.comm.choices.choose(whole);
+                let begin = Instant::now();
+                run(stores);
+                self.comm.choices.note(whole, stores, begin.elapsed());
+            }
         }
+    }
+
+    /// Whether every rank combines everything for itself. All ranks answer the same.
+    fn pulls(&self, everybody: bool, bytes: usize) -> bool {
+        everybody
+            && self.ranks() == 2
+            && bytes <= PULL_LIMIT
+            && !self.is_far()
+            && self.all.iter().all(|one| one.hints & IN_PLACE == 0)
+    }
+
+    /// What rank 0 thinks of the machine: one opinion for all.
+    fn is_far(&self) -> bool {
+        self.all[0].hints & FAR != 0
+    }
+
+    fn sources(&self, start: usize, bytes: usize) -> Spans {
+        (0..self.ranks())
+            .map(|rank| self.source(rank, start, bytes))
+            .collect()
     }
 
     /// Takes this rank's block from everybody who sends.

@@ -5,17 +5,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use hcom_sys::bindings::{self as sys, HcclDataType, HcclReduceOp};
+use smallvec::SmallVec;
 
 use super::call::Buffer;
-use super::control::{Descriptor, Published, SLOT};
+use super::control::{Descriptor, FAR, IN_PLACE, Published, slot_limit};
 use super::operation::{Cut, Kind, Layout, Who};
-use super::{Communicator, algorithms, sync};
+use super::sync::Point;
+use super::{Communicator, Stage, algorithms, sync};
 use crate::clock;
 use crate::code;
 use crate::config;
 use crate::error::{Failure, Outcome, refuse};
+use crate::fault;
 use crate::link;
 use crate::memory;
+use crate::regime;
 use crate::soc;
 use crate::span::Span;
 use crate::stream::{Stream, Work};
@@ -70,7 +74,7 @@ impl Collective {
             Layout::Even(unit) => unit * self.comm.size as usize,
             Layout::Uneven { .. } => return false,
         };
-        sent <= SLOT && self.kind.rules().recv != Cut::Uneven
+        sent <= slot_limit(self.comm.size as usize) && self.kind.rules().recv != Cut::Uneven
     }
 
     fn describe(&self, number: u32, operation: u32, send: &Span, recv: &Span) -> Descriptor {
@@ -88,16 +92,28 @@ impl Collective {
             kind: self.kind as u8,
             dtype: self.dtype.0 as u8,
             op: self.op.0 as u8,
+            hints: self.hints(send, recv),
             root: self.root as u8,
             // Ranks may differ in it; the lists say it all.
             count: if uneven { 0 } else { self.count },
             send: (send.address() - base) as u64,
             recv: (recv.address() - base) as u64,
-            ready: clock::now(),
+            // Only a modelled transfer asks for it.
+            ready: if link.is_some() { clock::now() } else { 0 },
             link: link.map_or((0, 0), |link| {
                 (link.alpha_ns as u32, link.bytes_per_ns.to_bits())
             }),
         }
+    }
+
+    /// What the others may take into account when the data is read where it lies.
+    fn hints(&self, send: &Span, recv: &Span) -> u8 {
+        if self.is_small() {
+            return 0;
+        }
+        let in_place = if send.overlaps(recv) { IN_PLACE } else { 0 };
+        let far = if regime::is_far() { FAR } else { 0 };
+        in_place | far
     }
 
     /// Lets the others see the lengths of this rank's blocks.
@@ -115,71 +131,102 @@ impl Collective {
         }
     }
 
-    fn execute(&self, stream: &Stream) -> Outcome {
+    /// Lets the others see what this rank does, and its data when that is small. Waits for nobody.
+    fn publish(&self) -> Outcome {
         let comm = &*self.comm;
         let rank = comm.rank as usize;
-        let rules = self.kind.rules();
-        let (collective, number, phase) = {
-            let mut order = memory::lock(&comm.order);
-            order.collectives += 1;
-            (order.collectives, order.number(), order.phase)
-        };
         let (send, recv) = (self.send.span(comm)?, self.recv.span(comm)?);
-        let operation = comm.enter(self.kind, None);
-        let mine = self.describe(number, operation, &send, &recv);
-        let small = self.is_small();
-        if small && send.bytes() > 0 {
+        let collective = comm.order.collective() + 1;
+        if self.is_small() && send.bytes() > 0 {
             comm.control
                 .slot(rank, collective, send.bytes())
                 .copy_from(&send);
         }
-        if rules.is_uneven() {
+        if self.kind.rules().is_uneven() {
             self.publish_blocks(collective);
         }
+        let operation = comm.enter(self.kind, None);
+        comm.order.collectives.store(collective, Ordering::Relaxed);
+        let mine = self.describe(comm.order.number(), operation, &send, &recv);
         comm.control.describe(rank, collective, mine);
-        self.meet(stream, phase + 1)?;
-        let all: Vec<Descriptor> = (0..comm.size as usize)
+        comm.order.reach(Stage::Published);
+        sync::arrive(&comm.control, rank, Point::Ready(collective));
+        Ok(())
+    }
+
+    /// Does what is left, from the stage that was reached on; false when it stopped because it may not sleep.
+    fn execute(&self, stream: &Stream, may_sleep: bool) -> Outcome<bool> {
+        let order = &self.comm.order;
+        if order.stage() == Stage::Queued {
+            self.publish()?;
+        }
+        let collective = order.collective();
+        if order.stage() == Stage::Published {
+            if !self.meet(stream, Point::Ready(collective), may_sleep)? {
+                return Ok(false);
+            }
+            let complete = self.deliver(stream, collective)?;
+            if complete {
+                return Ok(true);
+            }
+            order.reach(Stage::Delivered);
+            let rank = self.comm.rank as usize;
+            sync::arrive(&self.comm.control, rank, Point::Done(collective));
+        }
+        if !self.meet(stream, Point::Done(collective), may_sleep)? {
+            return Ok(false);
+        }
+        if let Some(kept) = memory::lock(&self.comm.kept).take() {
+            self.recv.span(&self.comm)?.copy_from(&kept);
+        }
+        Ok(true)
+    }
+
+    /// Compares what the ranks published, and does this rank's part; true when no second meeting is needed.
+    fn deliver(&self, stream: &Stream, collective: u64) -> Outcome<bool> {
+        let comm = &*self.comm;
+        let all: SmallVec<[Descriptor; 8]> = (0..comm.size as usize)
             .map(|rank| comm.control.described(rank, collective))
             .collect();
         self.compare(&all)?;
-        if rules.is_uneven() {
-            self.compare_blocks(collective, number)?;
+        if self.kind.rules().is_uneven() {
+            self.compare_blocks(collective, comm.order.number())?;
         }
+        let small = self.is_small();
         let data = algorithms::Data {
             comm,
             collective,
             all: &all,
-            send,
-            recv,
+            send: self.send.span(comm)?,
+            recv: self.recv.span(comm)?,
             small,
         };
         let kept = data.deliver(self);
-        if small && mine.link == (0, 0) {
-            return Ok(());
+        if small && all[0].link == (0, 0) {
+            return Ok(true);
         }
+        *memory::lock(&comm.kept) = kept;
         self.model_transfer(stream, collective, &all)?;
-        self.meet(stream, phase + 2)?;
-        if let Some(kept) = kept {
-            data.recv.copy_from(&kept);
-        }
-        Ok(())
+        Ok(false)
     }
 
-    /// Arrives at a meeting and waits for the others.
-    fn meet(&self, stream: &Stream, phase: u64) -> Outcome {
+    /// Waits until all ranks have come to `point`; false when the thread may not sleep and they have not come soon.
+    fn meet(&self, stream: &Stream, point: Point, may_sleep: bool) -> Outcome<bool> {
         let comm = &*self.comm;
-        sync::arrive(&comm.control, comm.rank as usize, phase);
+        let met = || sync::met(&comm.control, point);
+        if !may_sleep {
+            return Ok(comm.try_wait(met));
+        }
         comm.wait(
             stream,
             |_| true,
-            || sync::met(&comm.control, phase),
-            || match sync::missing(&comm.control, phase) {
+            met,
+            || match sync::missing(&comm.control, point) {
                 Some(rank) => format!("{} has not come", comm.who(rank)),
                 None => "all ranks have come just now".to_owned(),
             },
         )?;
-        memory::lock(&comm.order).phase = phase;
-        Ok(())
+        Ok(true)
     }
 
     /// All ranks must mean the same collective.
@@ -190,6 +237,7 @@ impl Collective {
             send: 0,
             recv: 0,
             ready: 0,
+            hints: 0,
             ..*what
         };
         let Some(other) = all
@@ -345,6 +393,15 @@ fn spell(what: &Descriptor) -> String {
     text
 }
 
+impl Collective {
+    fn perform(&self, admission: u64, stream: &Stream, may_sleep: bool) -> Option<Outcome> {
+        self.comm
+            .perform(self.kind, admission, stream, may_sleep, || {
+                self.execute(stream, may_sleep)
+            })
+    }
+}
+
 impl Work for Collective {
     fn name(&self) -> &str {
         self.kind.name()
@@ -355,8 +412,24 @@ impl Work for Collective {
     }
 
     fn run(&self, admission: u64, stream: &Stream) -> Outcome {
-        self.comm
-            .perform(self.kind, admission, stream, || self.execute(stream))
+        self.perform(admission, stream, true).unwrap_or(Ok(()))
+    }
+
+    fn is_brief(&self) -> bool {
+        // A modelled transfer sleeps, and so may a planned fault.
+        link::model().is_none() && !fault::befalls_operations()
+    }
+
+    fn announce(&self, admission: u64, stream: &Stream) {
+        let comm = &*self.comm;
+        if comm.has_turn(admission) && comm.interrupted(stream, |_| true).is_none() {
+            // Whoever runs it meets the same error and reports it.
+            let _ = self.publish();
+        }
+    }
+
+    fn attempt(&self, admission: u64, stream: &Stream) -> Option<Outcome> {
+        self.perform(admission, stream, false)
     }
 
     fn skip(&self, _: u64, cause: &Failure) {

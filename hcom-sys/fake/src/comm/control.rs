@@ -3,8 +3,8 @@
 //! ```text
 //! 0      bell                      (own 128-byte line)
 //! 128    sleepers                  (own line)
-//! 256    rank 0: phase, last entered operation      (own line), then rank 1, …
-//!        rank 0: two descriptors of 64 bytes, then rank 1, …
+//! 256    rank 0: done, last entered operation       (own line), then rank 1, …
+//!        rank 0: two sets of ready and descriptor   (own lines), then rank 1, …
 //!        rank 0: two slots of SLOT bytes, then rank 1, …
 //!        rank 0 to rank 0: a line of the sender, a line of the receiver, then rank 0 to rank 1, …
 //!        rank 0: two lists of uneven blocks, then rank 1, …
@@ -18,16 +18,22 @@ use std::sync::Arc;
 use std::sync::atomic::{self, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::sync::{Meeting, Platform};
+use super::sync::{Meeting, Platform, Point};
+use crate::clock;
 use crate::futex;
 use crate::shm::Region;
 use crate::span::Span;
 
-/// Data of a collective up to this many bytes per rank goes through the slots: one meeting instead of two.
-pub(crate) const SLOT: usize = 4096;
+/// Data of a collective up to this many bytes per rank fits a slot.
+pub(crate) const SLOT: usize = 8192;
+
+/// Data of a collective up to this many bytes per rank goes through the slots: one meeting instead of two, but every
+/// rank reads everything. Two ranks meet so fast that little data pays; more ranks than cores switch at each meeting.
+pub(crate) const fn slot_limit(ranks: usize) -> usize {
+    if ranks <= 2 { 1024 } else { SLOT }
+}
 
 const LINE: usize = 128;
-const DESCRIPTOR: usize = 64;
 /// Words that an uneven collective publishes for each of its blocks.
 const BLOCK: usize = 3;
 
@@ -37,6 +43,11 @@ pub(crate) struct Control {
     region: Arc<Region>,
     ranks: usize,
 }
+
+/// The send and the receive buffer share memory.
+pub(crate) const IN_PLACE: u8 = 1;
+/// Cache lines are far from one core to the other.
+pub(crate) const FAR: u8 = 2;
 
 /// What a rank says about its part of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +66,8 @@ pub(crate) struct Descriptor {
     pub dtype: u8,
     /// `HcclReduceOp`, 255 without one.
     pub op: u8,
+    /// What this rank knows that the others may want to take into account; ranks may differ.
+    pub hints: u8,
     /// The root, 0 without one.
     pub root: u8,
     /// Elements, as the call counts them.
@@ -129,7 +142,7 @@ impl Control {
     }
 
     fn slots(ranks: usize) -> usize {
-        LINE * (2 + ranks) + DESCRIPTOR * 2 * ranks
+        LINE * (2 + 3 * ranks)
     }
 
     fn pairs(ranks: usize) -> usize {
@@ -160,9 +173,10 @@ impl Control {
         &self.region
     }
 
+    /// Where the set of `rank` for a collective is: the word `ready`, then the descriptor.
     fn descriptor(&self, rank: usize, collective: u64) -> usize {
         let set = (collective & 1) as usize;
-        LINE * (2 + self.ranks) + DESCRIPTOR * (2 * rank + set)
+        LINE * (2 + self.ranks + 2 * rank + set)
     }
 
     /// The slot of `rank` for a collective.
@@ -273,17 +287,21 @@ impl Control {
             | u64::from(what.op) << 16
             | u64::from(what.root) << 24
             | u64::from(what.number) << 32;
+        let about = u64::from(what.link.0)
+            | u64::from(what.capture & 0xff_ffff) << 32
+            | u64::from(what.hints) << 56;
+        // The first seven share the line of `ready`.
         let words = [
             head,
             what.count,
             what.send,
             what.recv,
-            what.ready,
-            u64::from(what.link.0) | u64::from(what.capture) << 32,
-            what.link.1,
             u64::from(what.operation) | u64::from(what.shape) << 32,
+            about,
+            what.link.1,
+            what.ready,
         ];
-        let at = self.descriptor(rank, collective);
+        let at = self.descriptor(rank, collective) + 8;
         for (index, word) in words.into_iter().enumerate() {
             self.region
                 .word64(at + 8 * index)
@@ -293,9 +311,10 @@ impl Control {
 
     /// Reads a rank's descriptor, after that rank arrived.
     pub(crate) fn described(&self, rank: usize, collective: u64) -> Descriptor {
-        let at = self.descriptor(rank, collective);
+        let at = self.descriptor(rank, collective) + 8;
         let word = |index: usize| self.region.word64(at + 8 * index).load(Ordering::Relaxed);
-        let head = word(0);
+        let (head, about) = (word(0), word(5));
+        let link = (about as u32, word(6));
         Descriptor {
             kind: head as u8,
             dtype: (head >> 8) as u8,
@@ -305,11 +324,13 @@ impl Control {
             count: word(1),
             send: word(2),
             recv: word(3),
-            ready: word(4),
-            link: (word(5) as u32, word(6)),
-            capture: (word(5) >> 32) as u32,
-            operation: word(7) as u32,
-            shape: (word(7) >> 32) as u32,
+            operation: word(4) as u32,
+            shape: (word(4) >> 32) as u32,
+            capture: (about >> 32) as u32 & 0xff_ffff,
+            hints: (about >> 56) as u8,
+            link,
+            // In a line of its own, which is left alone without a link.
+            ready: if link == (0, 0) { 0 } else { word(7) },
         }
     }
 }
@@ -348,6 +369,9 @@ impl Platform for Machine {
             std::hint::spin_loop();
         }
     }
+    fn now() -> u64 {
+        clock::now()
+    }
 }
 
 impl Meeting for Control {
@@ -355,8 +379,11 @@ impl Meeting for Control {
     fn ranks(&self) -> usize {
         self.ranks
     }
-    fn phase(&self, rank: usize) -> &AtomicU64 {
-        self.region.word64(LINE * (2 + rank))
+    fn word(&self, rank: usize, point: Point) -> &AtomicU64 {
+        match point {
+            Point::Ready(collective) => self.region.word64(self.descriptor(rank, collective)),
+            Point::Done(_) => self.region.word64(LINE * (2 + rank)),
+        }
     }
     fn sleepers(&self) -> &AtomicU32 {
         self.region.word32(LINE)
@@ -383,6 +410,7 @@ mod tests {
             kind: 2,
             dtype: 11,
             op: 255,
+            hints: 3,
             root: 63,
             count: u64::MAX,
             send: 1,
@@ -432,20 +460,23 @@ mod tests {
             Patience {
                 pauses: 0,
                 yields: 0,
+                limit: 0,
             },
             Patience {
                 pauses: 10,
                 yields: 50,
+                limit: 1_000_000,
             },
         ] {
-            let first = control.phase(0).load(Ordering::Relaxed);
+            let first = control.word(0, Point::Done(0)).load(Ordering::Relaxed);
             thread::scope(|scope| {
                 for rank in 0..4 {
                     let control = &control;
                     scope.spawn(move || {
-                        for phase in first + 1..first + 500 {
-                            arrive(control, rank, phase);
-                            let met = || met(control, phase);
+                        for number in first + 1..first + 500 {
+                            let point = Point::Done(number);
+                            arrive(control, rank, point);
+                            let met = || met(control, point);
                             wait(control, met, patience, None, || None::<()>).unwrap();
                         }
                     });

@@ -263,7 +263,10 @@ impl Work for Exchange {
 
     fn run(&self, admission: u64, stream: &Stream) -> Outcome {
         self.comm
-            .perform(self.kind, admission, stream, || self.execute(stream))
+            .perform(self.kind, admission, stream, true, || {
+                self.execute(stream).map(|()| true)
+            })
+            .unwrap_or(Ok(()))
     }
 
     fn skip(&self, _: u64, cause: &Failure) {

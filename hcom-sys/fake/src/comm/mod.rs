@@ -9,7 +9,7 @@
 //! - [`watch`]: how they notice that one is gone.
 //! - [`operation`]: the table of what they can do.
 //! - [`call`]: what is checked at a call; [`group`]: calls that take effect together.
-//! - [`collective`], [`algorithms`], [`reduce`], [`exchange`]: what happens on the stream, with all ranks or with one.
+//! - [`collective`], [`algorithms`], [`choice`], [`reduce`], [`exchange`]: what happens on the stream, with all ranks or with one.
 //!
 //! A communicator breaks once and for all: by a dead or contradicting peer, a timeout, an aborted stream, or its own
 //! destruction. Everything that waits in it ends at once with the same error, and its peers are told. A peer that
@@ -17,6 +17,7 @@
 
 mod algorithms;
 mod call;
+mod choice;
 mod collective;
 mod control;
 mod exchange;
@@ -24,9 +25,10 @@ mod facts;
 pub(crate) mod group;
 mod operation;
 pub(crate) mod options;
+mod order;
 mod pending;
 mod rank_table;
-mod reduce;
+pub(crate) mod reduce;
 mod rendezvous;
 mod setup;
 mod sync;
@@ -53,6 +55,7 @@ use crate::span::Span;
 use crate::stream::Stream;
 use collective::Captured;
 use control::{Control, Entered};
+use order::{Order, Stage};
 use rendezvous::{Joined, Peer};
 use setup::Plan;
 use sync::Patience;
@@ -83,8 +86,12 @@ pub(crate) struct Communicator {
     peers: Vec<Option<Peer>>,
     patience: Patience,
     exec_timeout: Option<Duration>,
-    order: Mutex<Order>,
-    turn: Condvar,
+    order: Order,
+    /// Waits for a turn; see [`Order`].
+    turn: (Mutex<()>, Condvar),
+    /// A result that belongs into the receive buffer once the peers have read what it overlaps.
+    kept: Mutex<Option<Span>>,
+    choices: choice::Choices,
     is_broken: AtomicBool,
     broken: Mutex<Option<Failure>>,
     has_departed: AtomicBool,
@@ -99,31 +106,6 @@ pub(crate) struct Communicator {
     /// How often each part, by identity and members, was made.
     parts: Mutex<BTreeMap<(u64, Vec<u32>), u64>>,
     told: told::Told,
-}
-
-/// Collectives run in the order of their calls, whatever streams they are on.
-#[derive(Default)]
-struct Order {
-    /// The number of the next call.
-    next: u64,
-    /// The number whose turn it is.
-    serving: u64,
-    /// How many operations this rank has begun.
-    entered: u32,
-    /// How many of them were collectives, and how many meetings this rank has arrived at.
-    collectives: u64,
-    phase: u64,
-    /// How many collectives a planned fault dropped.
-    dropped: u64,
-    /// The graph that recorded the last captured collective, with what it recorded.
-    capture: Option<(usize, Arc<Captured>)>,
-}
-
-impl Order {
-    /// The number of the last collective in the sequence that all ranks must agree on: a dropped one counts too.
-    fn number(&self) -> u32 {
-        (self.collectives + self.dropped) as u32
-    }
 }
 
 /// All living communicators.
@@ -160,10 +142,13 @@ impl Communicator {
             patience: Patience {
                 pauses,
                 yields: 500,
+                limit: 1_000_000,
             },
             exec_timeout,
-            order: Mutex::default(),
-            turn: Condvar::new(),
+            order: Order::default(),
+            turn: Default::default(),
+            kept: Mutex::new(None),
+            choices: choice::Choices::default(),
             is_broken: AtomicBool::new(false),
             broken: Mutex::new(None),
             has_departed: AtomicBool::new(false),
@@ -226,8 +211,8 @@ impl Communicator {
     /// Makes everything that waits in the communicator look around.
     fn poke(&self) {
         sync::ring(&self.control);
-        drop(lock(&self.order));
-        self.turn.notify_all();
+        drop(lock(&self.turn.0));
+        self.turn.1.notify_all();
         self.device.link.poke();
     }
 
@@ -273,35 +258,46 @@ impl Communicator {
         }
     }
 
-    /// Runs an operation in its turn. An error of its own breaks the communicator.
+    /// Runs an operation in its turn, as far as it gets; `None` when it stopped because it may not sleep. An error of its
+    /// own breaks the communicator.
     fn perform(
         &self,
         kind: Kind,
         admission: u64,
         stream: &Stream,
-        execute: impl FnOnce() -> Outcome,
-    ) -> Outcome {
-        let outcome = match self.wait_turn(admission, || self.interrupted(stream, |_| false)) {
-            Ok(_turn) => self
+        may_sleep: bool,
+        execute: impl FnOnce() -> Outcome<bool>,
+    ) -> Option<Outcome> {
+        let outcome = match self.wait_turn(admission, stream, may_sleep) {
+            // What is published has begun before.
+            Ok(true) if self.order.stage() == Stage::Queued => self
                 .befall(kind, stream)
-                .and_then(|goes_on| if goes_on { execute() } else { Ok(()) }),
-            Err(failure) => Err(failure),
+                .and_then(|goes_on| if goes_on { execute() } else { Ok(true) }),
+            Ok(true) => execute(),
+            other => other,
         };
-        outcome.map_err(|failure| {
-            let answer = match failure.code {
-                code::TASK_FAILED => sys::HCCL_E_PARA,
-                code::TASK_TIMEOUT => sys::HCCL_E_TIMEOUT,
-                _ => sys::HCCL_E_REMOTE,
-            };
-            self.give_up(failure.clone(), answer);
-            let text = format!(
-                "{} on communicator {}: {}",
-                kind.name(),
-                self.name,
-                failure.text
-            );
-            Failure::new(failure.code, text)
-        })
+        match outcome {
+            Ok(false) => None,
+            Ok(true) => {
+                self.end_turn();
+                Some(Ok(()))
+            }
+            Err(failure) => {
+                let answer = match failure.code {
+                    code::TASK_FAILED => sys::HCCL_E_PARA,
+                    code::TASK_TIMEOUT => sys::HCCL_E_TIMEOUT,
+                    _ => sys::HCCL_E_REMOTE,
+                };
+                self.give_up(failure.clone(), answer);
+                let text = format!(
+                    "{} on communicator {}: {}",
+                    kind.name(),
+                    self.name,
+                    failure.text
+                );
+                Some(Err(Failure::new(failure.code, text)))
+            }
+        }
     }
 
     /// Lets an operation suffer the faults that are planned for it; whether it goes on.
@@ -322,7 +318,8 @@ impl Communicator {
                 Action::Delay(time) => self.linger(time, stream)?,
                 Action::Drop => {
                     self.enter(kind, None);
-                    lock(&self.order).dropped += u64::from(!kind.is_transfer());
+                    let dropped = u64::from(!kind.is_transfer());
+                    self.order.dropped.fetch_add(dropped, Ordering::Relaxed);
                     return Ok(false);
                 }
                 Action::Error(code) => {
@@ -336,7 +333,7 @@ impl Communicator {
     /// Waits for `time`, unless something ends the operation earlier.
     fn linger(&self, time: Duration, stream: &Stream) -> Outcome {
         let end = Instant::now() + time;
-        let mut order = lock(&self.order);
+        let mut guard = lock(&self.turn.0);
         loop {
             if let Some(failure) = self.interrupted(stream, |_| false) {
                 return Err(failure);
@@ -345,8 +342,8 @@ impl Communicator {
             if left.is_zero() {
                 return Ok(());
             }
-            let woken = self.turn.wait_timeout(order, left);
-            order = woken.unwrap_or_else(PoisonError::into_inner).0;
+            let woken = self.turn.1.wait_timeout(guard, left);
+            guard = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -359,15 +356,12 @@ impl Communicator {
 
     /// Lets the peers know which operation this rank begins; its number on this rank.
     fn enter(&self, kind: Kind, peer: Option<u32>) -> u32 {
-        let mut order = lock(&self.order);
-        order.entered = order.entered.wrapping_add(1);
-        let what = Entered {
-            kind: kind as u8,
-            peer,
-            number: order.entered,
-        };
+        let number = self.order.entered.load(Ordering::Relaxed).wrapping_add(1);
+        self.order.entered.store(number, Ordering::Relaxed);
+        let kind = kind as u8;
+        let what = Entered { kind, peer, number };
         self.control.enter(self.rank as usize, what);
-        order.entered
+        number
     }
 
     /// A rank for people, with its process.
@@ -391,6 +385,11 @@ impl Communicator {
         };
         let all: Vec<String> = (0..self.size as usize).map(of).collect();
         all.join(", ")
+    }
+
+    /// Waits without sleeping until `done`; whether it came so far.
+    fn try_wait(&self, done: impl FnMut() -> bool) -> bool {
+        sync::try_wait::<control::Machine>(done, self.patience)
     }
 
     /// Waits inside an operation that needs some ranks until `done`. `unfinished` says what is missing when that takes
@@ -443,8 +442,8 @@ impl Communicator {
     /// What the capture that `stream` takes part in records of this communicator.
     fn capture_of(&self, stream: &Stream) -> Option<Arc<Captured>> {
         let model = stream.capture()?.model;
-        let mut order = lock(&self.order);
-        let number = match &order.capture {
+        let mut latest = lock(&self.order.capture);
+        let number = match &*latest {
             Some((last, captured)) if *last == model => return Some(captured.clone()),
             last => last.as_ref().map_or(0, |(_, captured)| captured.number) + 1,
         };
@@ -452,42 +451,65 @@ impl Communicator {
             number,
             shape: AtomicU32::new(0),
         });
-        order.capture = Some((model, captured.clone()));
+        *latest = Some((model, captured.clone()));
         Some(captured)
     }
 
     /// Takes the number of a new call.
     fn take_number(&self) -> u64 {
-        let mut order = lock(&self.order);
-        order.next += 1;
-        order.next - 1
+        self.order.next.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Waits for the turn of call `number`; the guard ends the turn.
-    fn wait_turn(&self, number: u64, give_up: impl Fn() -> Option<Failure>) -> Outcome<Turn<'_>> {
-        let mut order = lock(&self.order);
-        loop {
-            if let Some(failure) = give_up() {
-                return Err(failure);
-            }
-            if order.serving == number {
-                return Ok(Turn(self));
-            }
-            order = self
-                .turn
-                .wait(order)
-                .unwrap_or_else(PoisonError::into_inner);
+    /// Whether it is the turn of call `number`.
+    fn has_turn(&self, number: u64) -> bool {
+        self.order.serving.load(Ordering::SeqCst) == number
+    }
+
+    /// Waits for the turn of call `number`; false when it has not come and the thread may not sleep.
+    fn wait_turn(&self, number: u64, stream: &Stream, may_sleep: bool) -> Outcome<bool> {
+        let interrupted = || self.interrupted(stream, |_| false);
+        // What is published goes on to its meeting: all may have come to it before the communicator broke, and then this
+        // rank finds out itself what is wrong.
+        let is_published = self.has_turn(number) && self.order.stage() != Stage::Queued;
+        if (!is_published || stream.aborted())
+            && let Some(failure) = interrupted()
+        {
+            return Err(failure);
         }
+        if self.has_turn(number) {
+            return Ok(true);
+        }
+        if !may_sleep {
+            return Ok(false);
+        }
+        let mut guard = lock(&self.turn.0);
+        // Before the look at `serving`: whoever ends a turn afterwards sees it.
+        self.order.waiting.fetch_add(1, Ordering::SeqCst);
+        let outcome = loop {
+            if let Some(failure) = interrupted() {
+                break Err(failure);
+            }
+            if self.has_turn(number) {
+                break Ok(true);
+            }
+            guard = self
+                .turn
+                .1
+                .wait(guard)
+                .unwrap_or_else(PoisonError::into_inner);
+        };
+        self.order.waiting.fetch_sub(1, Ordering::SeqCst);
+        outcome
     }
-}
 
-/// A collective's turn.
-struct Turn<'a>(&'a Communicator);
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        lock(&self.0.order).serving += 1;
-        self.0.turn.notify_all();
+    /// Lets the next operation have its turn.
+    fn end_turn(&self) {
+        self.order.reach(Stage::Queued);
+        self.order.serving.fetch_add(1, Ordering::SeqCst);
+        if self.order.waiting.load(Ordering::SeqCst) > 0 {
+            drop(lock(&self.turn.0));
+            self.turn.1.notify_all();
+        }
     }
 }
 

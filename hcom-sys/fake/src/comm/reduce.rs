@@ -7,11 +7,8 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use hcom_sys::bindings::{self as sys, HcclDataType, HcclReduceOp};
 
-use crate::simd::wide;
-use crate::span::{Element, Span};
-
-/// Elements combined at a time: the two buffers of any type stay in the first-level cache.
-const CHUNK: usize = 1024;
+use crate::span::Span;
+use crate::span::combine::{BLOCK, Lane, Stores, combine};
 
 /// A reduction of one pair.
 #[derive(Clone, Copy)]
@@ -20,15 +17,6 @@ enum Op {
     Prod,
     Max,
     Min,
-}
-
-/// A type that is accumulated in itself or in a wider one.
-trait Number: Element {
-    type Wide: Copy + Default + Arithmetic;
-    /// Reads elements from `first` on; `raw` is room for as many.
-    fn load(from: &Span, first: usize, to: &mut [Self::Wide], raw: &mut [Self]);
-    /// Writes elements from `first` on to all targets; `raw` is room for as many.
-    fn store(from: &[Self::Wide], to: &[Span], first: usize, raw: &mut [Self]);
 }
 
 trait Arithmetic {
@@ -72,39 +60,62 @@ floats!(f32, f64);
 
 macro_rules! as_itself {
     ($($ty:ty),*) => {$(
-        impl Number for $ty {
+        impl Lane for $ty {
             type Wide = Self;
-            fn load(from: &Span, first: usize, to: &mut [Self], _: &mut [Self]) {
-                from.read(first, to);
+            #[inline(always)]
+            fn widen(block: &[Self; BLOCK]) -> [Self; BLOCK] {
+                *block
             }
-            fn store(from: &[Self], to: &[Span], first: usize, _: &mut [Self]) {
-                for target in to {
-                    target.write(first, from);
-                }
+            #[inline(always)]
+            fn narrow(block: &[Self; BLOCK]) -> [Self; BLOCK] {
+                *block
             }
         }
     )*};
 }
 as_itself!(i8, i16, i32, i64, u64, f32, f64);
 
-macro_rules! through_f32 {
-    ($($ty:ty),*) => {$(
-        impl Number for $ty {
-            type Wide = f32;
-            fn load(from: &Span, first: usize, to: &mut [f32], raw: &mut [Self]) {
-                from.read(first, raw);
-                raw.convert_to_f32_slice(to);
-            }
-            fn store(from: &[f32], to: &[Span], first: usize, raw: &mut [Self]) {
-                raw.convert_from_f32_slice(from);
-                for target in to {
-                    target.write(first, raw);
-                }
-            }
-        }
-    )*};
+impl Lane for f16 {
+    type Wide = f32;
+    #[inline(always)]
+    fn widen(block: &[Self; BLOCK]) -> [f32; BLOCK] {
+        let mut wide = [0.0; BLOCK];
+        block.convert_to_f32_slice(&mut wide);
+        wide
+    }
+    #[inline(always)]
+    fn narrow(block: &[f32; BLOCK]) -> [Self; BLOCK] {
+        let mut narrow = [Self::ZERO; BLOCK];
+        narrow.convert_from_f32_slice(block);
+        narrow
+    }
 }
-through_f32!(f16, bf16);
+
+/// The upper half of an `f32`: shifts and one rounding, which become vector instructions as they stand.
+impl Lane for bf16 {
+    type Wide = f32;
+    #[inline(always)]
+    fn widen(block: &[Self; BLOCK]) -> [f32; BLOCK] {
+        let mut wide = [0.0; BLOCK];
+        for (wide, half) in wide.iter_mut().zip(block) {
+            *wide = f32::from_bits(u32::from(half.to_bits()) << 16);
+        }
+        wide
+    }
+    #[inline(always)]
+    fn narrow(block: &[f32; BLOCK]) -> [Self; BLOCK] {
+        let mut narrow = [Self::ZERO; BLOCK];
+        for (narrow, value) in narrow.iter_mut().zip(block) {
+            let bits = value.to_bits();
+            // To the nearest, ties to even; a NaN stays one.
+            let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+            let nan = bits >> 16 | 0x40;
+            let is_nan = bits & 0x7fff_ffff > 0x7f80_0000;
+            *narrow = Self::from_bits(if is_nan { nan } else { rounded } as u16);
+        }
+        narrow
+    }
+}
 
 /// Whether [`reduce`] knows `dtype`.
 pub(crate) fn knows(dtype: HcclDataType) -> bool {
@@ -112,11 +123,17 @@ pub(crate) fn knows(dtype: HcclDataType) -> bool {
 }
 
 /// Combines `sources` (rank order) element by element into every one of `targets`. All have the same length, a
-/// multiple of the element size; a target may be one of the sources.
+/// multiple of the element size; a target may be one of the sources, else it is apart from all.
 ///
 /// # Panics
 /// For a type or reduction that is not known: the calls refuse those.
-pub(crate) fn reduce(dtype: HcclDataType, op: HcclReduceOp, targets: &[Span], sources: &[Span]) {
+pub(crate) fn reduce(
+    dtype: HcclDataType,
+    op: HcclReduceOp,
+    targets: &[Span],
+    sources: &[Span],
+    stores: Stores,
+) {
     let op = match op {
         sys::HCCL_REDUCE_SUM => Op::Sum,
         sys::HCCL_REDUCE_PROD => Op::Prod,
@@ -124,10 +141,10 @@ pub(crate) fn reduce(dtype: HcclDataType, op: HcclReduceOp, targets: &[Span], so
         sys::HCCL_REDUCE_MIN => Op::Min,
         other => panic!("reduction {}", other.0),
     };
-    with_type(dtype, |run| run(op, targets, sources)).expect("a known type");
+    with_type(dtype, |run| run(op, targets, sources, stores)).expect("a known type");
 }
 
-type Run = fn(Op, &[Span], &[Span]);
+type Run = fn(Op, &[Span], &[Span], Stores);
 
 fn with_type<R>(dtype: HcclDataType, body: impl FnOnce(Run) -> R) -> Option<R> {
     Some(match dtype {
@@ -144,37 +161,16 @@ fn with_type<R>(dtype: HcclDataType, body: impl FnOnce(Run) -> R) -> Option<R> {
     })
 }
 
-fn run<T: Number>(op: Op, targets: &[Span], sources: &[Span]) {
-    let Some((first, rest)) = sources.split_first() else {
-        return;
-    };
-    let elements = first.bytes() / size_of::<T>();
-    let mut raw = [T::default(); CHUNK];
-    let mut sum = [T::Wide::default(); CHUNK];
-    let mut next = [T::Wide::default(); CHUNK];
-    for start in (0..elements).step_by(CHUNK) {
-        let count = CHUNK.min(elements - start);
-        let (raw, sum, next) = (&mut raw[..count], &mut sum[..count], &mut next[..count]);
-        T::load(first, start, sum, raw);
-        for source in rest {
-            T::load(source, start, next, raw);
-            combine(op, sum, next);
-        }
-        T::store(sum, targets, start, raw);
-    }
-}
-
-fn combine<W: Copy + Arithmetic>(op: Op, sum: &mut [W], next: &[W]) {
+fn run<T: Lane<Wide: Arithmetic>>(op: Op, targets: &[Span], sources: &[Span], stores: Stores) {
     // The reduction is chosen outside the loops, so that each loop is one vector instruction after another.
     macro_rules! each {
         ($op:expr) => {
-            wide(
+            combine::<T>(
+                targets,
+                sources,
+                stores,
                 #[inline(always)]
-                || {
-                    for (sum, &next) in sum.iter_mut().zip(next) {
-                        *sum = sum.combine($op, next);
-                    }
-                },
+                |a, b| a.combine($op, b),
             )
         };
     }
@@ -190,6 +186,7 @@ fn combine<W: Copy + Arithmetic>(op: Op, sum: &mut [W], next: &[W]) {
 mod tests {
     use super::*;
     use crate::shm::Region;
+    use crate::span::Element;
 
     fn reduced<T: Element>(dtype: HcclDataType, op: HcclReduceOp, sources: &[&[T]]) -> Vec<T> {
         let region = Region::anonymous(1 << 20).unwrap();
@@ -201,7 +198,8 @@ mod tests {
             span.write(0, source);
         }
         let (sources, target) = spans.split_at(spans.len() - 1);
-        reduce(dtype, op, &[target[0].clone(), sources[0].clone()], sources);
+        let targets = [target[0].clone(), sources[0].clone()];
+        reduce(dtype, op, &targets, sources, Stores::Cached);
         let out: Vec<T> = target[0].to_vec();
         assert_eq!(
             sources[0].to_vec::<u8>(),
@@ -258,6 +256,47 @@ mod tests {
                 let sources: Vec<&[f32]> = sources.iter().map(|source| &source[..]).collect();
                 assert!(reduced(sys::HCCL_DATA_TYPE_FP32, op, &sources)[0].is_nan());
             }
+        }
+    }
+
+    #[test]
+    fn bf16_rounds_as_the_library_of_halves_does() {
+        for bits in (0..u32::MAX - 9973).step_by(9973).chain([
+            0x7f80_0000,
+            0xff80_0001,
+            0x7fff_ffff,
+            0x3f80_8000,
+        ]) {
+            let mut block = [0.0; BLOCK];
+            block[3] = f32::from_bits(bits);
+            let narrow = bf16::narrow(&block)[3];
+            assert_eq!(
+                narrow.to_bits(),
+                bf16::from_f32(block[3]).to_bits(),
+                "{bits:#x}"
+            );
+        }
+    }
+
+    #[test]
+    fn stores_past_the_caches_leave_the_same_values() {
+        let region = Region::create("test", 1 << 20).unwrap();
+        for (offset, elements) in [(0, 4096), (64, 1000), (4, 777)] {
+            let span =
+                |index: usize| Span::inside(&region, index * 65536 + offset, elements * 4).unwrap();
+            let values = |rank: usize| {
+                (0..elements)
+                    .map(|i| (i * 3 + rank) as f32)
+                    .collect::<Vec<_>>()
+            };
+            span(0).write(0, &values(0));
+            span(1).write(0, &values(1));
+            let (targets, sources) = ([span(2), span(1)], [span(0), span(1)]);
+            let (dtype, op) = (sys::HCCL_DATA_TYPE_FP32, sys::HCCL_REDUCE_SUM);
+            reduce(dtype, op, &targets, &sources, Stores::Streaming);
+            let right: Vec<f32> = (0..elements).map(|i| (i * 6 + 1) as f32).collect();
+            assert_eq!(span(2).to_vec::<f32>(), right);
+            assert_eq!(span(1).to_vec::<f32>(), right);
         }
     }
 

@@ -1,33 +1,55 @@
-//! How the ranks of a communicator meet: one counter per rank, and one bell for those who sleep.
+//! How the ranks of a communicator meet: words that each rank writes for the others, and one bell for those who sleep.
 //!
 //! # Words and who writes them
-//! - `phase[r]`, one cache line each: written by rank `r` only, read by all. It only grows. Rank `r` stores `p` when
-//!   everything it has to do before meeting number `p` is done. A collective takes one meeting (its data went through
-//!   the slots of the control block) or two (ready: "my descriptor and my buffers may be read"; done: "I no longer
-//!   touch a peer's buffer"). All ranks take the same number, since they compare descriptors after the first.
+//! - `ready[r][k & 1]`, written by rank `r` only: the number of the last collective of that parity which rank `r` has
+//!   published. The word leads the cache line of the descriptor, so that one line tells both. A small collective has
+//!   published its data as well, in the slot of the same set.
+//! - `done[r]`, in a line of its own, written by rank `r` only: the last large collective in which rank `r` no longer
+//!   touches a peer's buffer. Small ones do not write it.
 //! - `sleepers`: how many threads are about to sleep or asleep; each adds and later subtracts its one. A killed
 //!   process leaves its one behind, which costs the others a needless wake and nothing else.
 //! - the words between two ranks (see [`super::exchange`]): stored with release, announced with [`tell`].
 //! - `bell`: changed by whoever wakes; the word the sleepers sleep on. It may be rung for nothing at any time, and
 //!   every sleeper checks again.
 //!
+//! # The life of collective k on one rank
+//! ```text
+//! publish   write slot k (small), lists k (uneven), descriptor k;  ready[r][k & 1] = k    no waiting
+//! meet      wait until ready[*][k & 1] >= k, compare the descriptors
+//! deliver   small: combine the slots.  large: read and write the peers' buffers where they lie
+//! part      large only:  done[r] = k;  wait until done[*] >= k
+//! ```
+//! Between two of these a thread may stop and another go on; what was reached is kept with the communicator. Publishing
+//! needs no peer, so it happens when the call is made if nothing is queued before it: a peer that waits for this rank
+//! waits for the call, not for the host to come back and synchronise.
+//!
+//! Whether a collective is small follows from what the ranks compare, so all agree. A difference is found at the first
+//! meeting, which needs nothing but the descriptors.
+//!
+//! # Two sets are enough
+//! Set `k & 1` is written again for `k + 2`. A rank publishes `k + 2` after it has completed `k + 1`, so after every
+//! rank has published `k + 1`; and each of them did that after it had completed `k`, when it no longer reads set
+//! `k & 1`. For the same reason `ready[r][k & 1] >= k` means `= k` for a rank that still is at `k`.
+//!
 //! # Memory order
-//! - [`arrive`] stores `phase` with release, [`wait`] loads it with acquire: what rank `r` wrote before it arrived
-//!   (descriptor, slot, buffers) is visible to whoever saw it arrive.
-//! - Going to sleep is a store→load race: the sleeper stores `sleepers` and loads `phase`, the arriving rank stores
-//!   `phase` and loads `sleepers`. Acquire and release do not order a store before a later load, so both sides put a
+//! - [`arrive`] stores with release, [`missing`] loads with acquire: what rank `r` wrote before it arrived (descriptor,
+//!   slot, buffers) is visible to whoever saw it arrive. Stores that bypass the caches are fenced before they count as
+//!   written (see [`crate::simd`]).
+//! - Going to sleep is a store→load race: the sleeper stores `sleepers` and loads `ready`, the arriving rank stores
+//!   `ready` and loads `sleepers`. Acquire and release do not order a store before a later load, so both sides put a
 //!   sequentially consistent fence between the two. Whichever fence comes first in the one order of all fences, the
-//!   other side sees the store before it: either the sleeper sees the phase, or the arriving rank sees the sleeper.
+//!   other side sees the store before it: either the sleeper sees the word, or the arriving rank sees the sleeper.
 //! - Only the rank whose arrival completes the meeting rings. Of two that arrive at once, the one whose fence is
-//!   later sees the other's phase, so at least one of them finds the meeting complete.
+//!   later sees the other's word, so at least one of them finds the meeting complete.
 //! - `bell` is loaded before `sleepers` is raised: a ring in between changes the word, and the sleep returns at once.
+//!
+//! # Waiting
+//! A few pauses on the core, and only if every rank can have one: a rank that pauses on a core that another one needs
+//! costs a whole time slice. Then a bounded number of offers of the core to others, then sleep. A thread that only helps
+//! (see [`crate::stream`]) does not sleep: [`try_wait`] ends there, and the stream's worker goes on.
 //!
 //! The models in this module's tests run the very functions below through every interleaving (they find the lost wake
 //! within a second when a fence is taken out); a test with real threads does not find it.
-//!
-//! # Slots and descriptors
-//! Each rank has two sets, used in turn. That suffices: set `k & 1` is written again for collective `k + 2`, which a
-//! rank starts only after the first meeting of `k + 1`, at which every rank has finished collective `k`.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -54,6 +76,26 @@ pub(crate) trait Platform {
     fn wake_all(word: &Self::Word32);
     /// One short pause (`yields` false), or one offer of the core to others.
     fn pause(yields: bool);
+    /// The time in nanoseconds.
+    fn now() -> u64;
+}
+
+/// Where ranks wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Point {
+    /// The collective of this number is published.
+    Ready(u64),
+    /// The peers' buffers of the collective of this number are no longer touched.
+    Done(u64),
+}
+
+impl Point {
+    /// What a word must reach.
+    fn number(self) -> u64 {
+        match self {
+            Self::Ready(number) | Self::Done(number) => number,
+        }
+    }
 }
 
 /// The words of one communicator.
@@ -62,8 +104,8 @@ pub(crate) trait Meeting {
     type Platform: Platform;
     /// How many ranks meet.
     fn ranks(&self) -> usize;
-    /// How far `rank` came.
-    fn phase(&self, rank: usize) -> &<Self::Platform as Platform>::Word64;
+    /// The word with which `rank` says that it came to `point`.
+    fn word(&self, rank: usize, point: Point) -> &<Self::Platform as Platform>::Word64;
     /// How many sleep or are about to.
     fn sleepers(&self) -> &<Self::Platform as Platform>::Word32;
     /// What they sleep on.
@@ -77,17 +119,20 @@ pub(crate) struct Patience {
     pub pauses: u32,
     /// Offers of the core to others.
     pub yields: u32,
+    /// How long the offers may last, in nanoseconds: on a busy machine one alone takes milliseconds.
+    pub limit: u64,
 }
 
-/// The first rank that has not arrived at `phase`.
-pub(crate) fn missing<M: Meeting>(meeting: &M, phase: u64) -> Option<usize> {
-    (0..meeting.ranks())
-        .find(|&rank| M::Platform::load64(meeting.phase(rank), Ordering::Acquire) < phase)
+/// The first rank that has not come to `point`.
+pub(crate) fn missing<M: Meeting>(meeting: &M, point: Point) -> Option<usize> {
+    (0..meeting.ranks()).find(|&rank| {
+        M::Platform::load64(meeting.word(rank, point), Ordering::Acquire) < point.number()
+    })
 }
 
-/// Whether all ranks have come to `phase`.
-pub(crate) fn met<M: Meeting>(meeting: &M, phase: u64) -> bool {
-    missing(meeting, phase).is_none()
+/// Whether all ranks have come to `point`.
+pub(crate) fn met<M: Meeting>(meeting: &M, point: Point) -> bool {
+    missing(meeting, point).is_none()
 }
 
 /// Wakes whoever sleeps, after a store of a word that somebody may wait for.
@@ -98,11 +143,12 @@ pub(crate) fn tell<M: Meeting>(meeting: &M) {
     }
 }
 
-/// Says that `rank` has come to `phase`, and wakes the sleepers if that completes the meeting.
-pub(crate) fn arrive<M: Meeting>(meeting: &M, rank: usize, phase: u64) {
-    M::Platform::store64(meeting.phase(rank), phase, Ordering::Release);
+/// Says that `rank` has come to `point`, and wakes the sleepers if that completes the meeting.
+pub(crate) fn arrive<M: Meeting>(meeting: &M, rank: usize, point: Point) {
+    let word = meeting.word(rank, point);
+    M::Platform::store64(word, point.number(), Ordering::Release);
     M::Platform::fence(Ordering::SeqCst);
-    if met(meeting, phase) && M::Platform::load32(meeting.sleepers(), Ordering::Relaxed) > 0 {
+    if M::Platform::load32(meeting.sleepers(), Ordering::Relaxed) > 0 && met(meeting, point) {
         ring(meeting);
     }
 }
@@ -111,6 +157,28 @@ pub(crate) fn arrive<M: Meeting>(meeting: &M, rank: usize, phase: u64) {
 pub(crate) fn ring<M: Meeting>(meeting: &M) {
     M::Platform::add32(meeting.bell(), 1, Ordering::SeqCst);
     M::Platform::wake_all(meeting.bell());
+}
+
+/// Waits until `done` answers yes, without sleeping: whether it did before patience ended. What `done` looks at is as in
+/// [`wait`].
+pub(crate) fn try_wait<P: Platform>(mut done: impl FnMut() -> bool, patience: Patience) -> bool {
+    for _ in 0..patience.pauses {
+        if done() {
+            return true;
+        }
+        P::pause(false);
+    }
+    let mut end = None;
+    for offer in 0..patience.yields {
+        if done() {
+            return true;
+        }
+        if offer % 8 == 0 && P::now() > *end.get_or_insert_with(|| P::now() + patience.limit) {
+            break;
+        }
+        P::pause(true);
+    }
+    done()
 }
 
 /// Waits until `done` answers yes: for a meeting, [`met`]. It may look at any word whose writer calls [`arrive`] or
@@ -125,11 +193,8 @@ pub(crate) fn wait<M: Meeting, E>(
     limit: Option<Duration>,
     mut interrupted: impl FnMut() -> Option<E>,
 ) -> Result<(), E> {
-    for attempt in 0..patience.pauses + patience.yields {
-        if done() {
-            return Ok(());
-        }
-        M::Platform::pause(attempt >= patience.pauses);
+    if try_wait::<M::Platform>(&mut done, patience) {
+        return Ok(());
     }
     loop {
         let seen = M::Platform::load32(meeting.bell(), Ordering::Acquire);
@@ -197,10 +262,14 @@ mod tests {
         fn pause(_: bool) {
             thread::yield_now();
         }
+        fn now() -> u64 {
+            0
+        }
     }
 
     struct Words {
-        phases: Vec<AtomicU64>,
+        ready: Vec<[AtomicU64; 2]>,
+        done: Vec<AtomicU64>,
         sleepers: Word,
         bell: Word,
     }
@@ -215,9 +284,10 @@ mod tests {
 
     impl Words {
         fn new(ranks: usize) -> Self {
-            let phases = (0..ranks).map(|_| AtomicU64::new(0)).collect();
+            let word64 = || AtomicU64::new(0);
             Self {
-                phases,
+                ready: (0..ranks).map(|_| [word64(), word64()]).collect(),
+                done: (0..ranks).map(|_| word64()).collect(),
                 sleepers: word(),
                 bell: word(),
             }
@@ -227,10 +297,13 @@ mod tests {
     impl Meeting for Words {
         type Platform = Model;
         fn ranks(&self) -> usize {
-            self.phases.len()
+            self.done.len()
         }
-        fn phase(&self, rank: usize) -> &AtomicU64 {
-            &self.phases[rank]
+        fn word(&self, rank: usize, point: Point) -> &AtomicU64 {
+            match point {
+                Point::Ready(number) => &self.ready[rank][number as usize & 1],
+                Point::Done(_) => &self.done[rank],
+            }
         }
         fn sleepers(&self) -> &Word {
             &self.sleepers
@@ -243,6 +316,7 @@ mod tests {
     const AT_ONCE: Patience = Patience {
         pauses: 0,
         yields: 0,
+        limit: 0,
     };
 
     fn explore(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
@@ -260,10 +334,10 @@ mod tests {
                 let words = words.clone();
                 thread::spawn(move || {
                     for phase in 1..=2 {
-                        arrive(&*words, 1, phase);
+                        arrive(&*words, 1, Point::Ready(phase));
                         wait(
                             &*words,
-                            || met(&*words, phase),
+                            || met(&*words, Point::Ready(phase)),
                             AT_ONCE,
                             None,
                             || None::<()>,
@@ -273,10 +347,10 @@ mod tests {
                 })
             };
             for phase in 1..=2 {
-                arrive(&*words, 0, phase);
+                arrive(&*words, 0, Point::Ready(phase));
                 wait(
                     &*words,
-                    || met(&*words, phase),
+                    || met(&*words, Point::Ready(phase)),
                     AT_ONCE,
                     None,
                     || None::<()>,
@@ -293,7 +367,7 @@ mod tests {
         explore(3, || {
             let words = Arc::new(Words::new(2));
             let at_least = |words: &Words, rank: usize, value: u64| {
-                Model::load64(words.phase(rank), Ordering::Acquire) >= value
+                Model::load64(&words.done[rank], Ordering::Acquire) >= value
             };
             let receiver = {
                 let words = words.clone();
@@ -301,13 +375,13 @@ mod tests {
                     for transfer in 1..=2 {
                         let offered = || at_least(&words, 0, transfer);
                         wait(&*words, offered, AT_ONCE, None, || None::<()>).unwrap();
-                        Model::store64(words.phase(1), transfer, Ordering::Release);
+                        Model::store64(&words.done[1], transfer, Ordering::Release);
                         tell(&*words);
                     }
                 })
             };
             for transfer in 1..=2 {
-                Model::store64(words.phase(0), transfer, Ordering::Release);
+                Model::store64(&words.done[0], transfer, Ordering::Release);
                 tell(&*words);
                 let taken = || at_least(&words, 1, transfer);
                 wait(&*words, taken, AT_ONCE, None, || None::<()>).unwrap();
@@ -324,11 +398,18 @@ mod tests {
             let others: Vec<_> = (1..3)
                 .map(|rank| {
                     let words = words.clone();
-                    thread::spawn(move || arrive(&*words, rank, 1))
+                    thread::spawn(move || arrive(&*words, rank, Point::Ready(1)))
                 })
                 .collect();
-            arrive(&*words, 0, 1);
-            wait(&*words, || met(&*words, 1), AT_ONCE, None, || None::<()>).unwrap();
+            arrive(&*words, 0, Point::Ready(1));
+            wait(
+                &*words,
+                || met(&*words, Point::Ready(1)),
+                AT_ONCE,
+                None,
+                || None::<()>,
+            )
+            .unwrap();
             for other in others {
                 other.join().unwrap();
             }
@@ -348,16 +429,68 @@ mod tests {
                     ring(&*words);
                 })
             };
-            arrive(&*words, 0, 1);
+            arrive(&*words, 0, Point::Ready(1));
             let outcome = wait(
                 &*words,
-                || met(&*words, 1),
+                || met(&*words, Point::Ready(1)),
                 AT_ONCE,
                 None,
                 || (broken.load(Ordering::SeqCst) == 1).then_some("interrupted"),
             );
             assert_eq!(outcome, Err("interrupted"));
             other.join().unwrap();
+        });
+    }
+
+    /// Runs the same on two ranks.
+    fn two_ranks(body: fn(&Words, &[[AtomicU64; 2]; 2], usize)) {
+        explore(2, move || {
+            let words = Arc::new(Words::new(2));
+            let cells: Arc<[[AtomicU64; 2]; 2]> = Arc::default();
+            let other = {
+                let (words, cells) = (words.clone(), cells.clone());
+                thread::spawn(move || body(&words, &cells, 1))
+            };
+            body(&words, &cells, 0);
+            other.join().unwrap();
+        });
+    }
+
+    fn meet_at(words: &Words, rank: usize, point: Point) {
+        arrive(words, rank, point);
+        wait(words, || met(words, point), AT_ONCE, None, || None::<()>).unwrap();
+    }
+
+    /// Three small collectives whose data lies in the slots: nobody overwrites a slot that a peer still reads, although
+    /// each rank publishes as soon as it can. Relaxed accesses, so that a missing order shows as an old value.
+    #[test]
+    fn two_sets_of_slots_are_enough() {
+        two_ranks(|words, slots, own| {
+            for number in 1..=3u64 {
+                let set = number as usize & 1;
+                slots[own][set].store(10 * number + own as u64, Ordering::Relaxed);
+                meet_at(words, own, Point::Ready(number));
+                let sum: u64 = slots
+                    .iter()
+                    .map(|rank| rank[set].load(Ordering::Relaxed))
+                    .sum();
+                assert_eq!(sum, 20 * number + 1);
+            }
+        });
+    }
+
+    /// A large collective: a rank writes its peer's buffer between the two meetings, the owner only outside.
+    #[test]
+    fn buffers_belong_to_the_peers_between_the_meetings() {
+        two_ranks(|words, buffers, own| {
+            for number in 1..=2u64 {
+                buffers[own][0].store(number, Ordering::Relaxed);
+                meet_at(words, own, Point::Ready(number));
+                let buffer = &buffers[1 - own][0];
+                buffer.store(buffer.load(Ordering::Relaxed) + 100, Ordering::Relaxed);
+                meet_at(words, own, Point::Done(number));
+                assert_eq!(buffers[own][0].load(Ordering::Relaxed), number + 100);
+            }
         });
     }
 }

@@ -1,16 +1,30 @@
 //! Streams: queues of work, each with a thread of its own that runs it in order.
 //!
+//! # Who runs the work
+//! Waking a thread costs more than most collectives, so a thread that waits for a stream runs its *brief* work itself:
+//! what never sleeps, and can stop and be taken up again by somebody else. [`Keeper`] says whose turn it is. At any time
+//! at most one thread runs work of a stream, the one that moved it from `queue` to `running` under the lock.
+//!
+//! - The worker keeps the queue from the moment when something is queued that is not brief, or a waiting thread met
+//!   work that has to sleep, until the queue is empty.
+//! - Else the queue is free: threads in [`Stream::synchronize`] take from it. The worker looks in every half
+//!   millisecond, and keeps a queue that nobody serves; without work for a while it sleeps until it is woken.
+//! - A stream that nobody waits for while it has work (`is_served`) wakes its worker for brief work too.
+//!
 //! # Failure
 //! The first task that fails leaves its error with the stream. Later tasks are skipped, not run on data that never
 //! came, until a synchronisation has reported the error; in stop-on-failure mode for good. An event recorded by a
 //! skipped task carries the error along, so a stream that waits for it fails too.
 
+mod serve;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
@@ -37,11 +51,35 @@ pub(crate) trait Work: Send + Sync {
     fn skip(&self, _admission: u64, _cause: &Failure) {}
     /// Wakes a running `run` that waits, to look at the stream again.
     fn interrupt(&self) {}
+    /// Whether [`Work::attempt`] may be called, so that nobody has to be woken for it while a thread waits for the
+    /// stream.
+    fn is_brief(&self) -> bool {
+        false
+    }
+    /// Called when brief work is queued as the first of its stream: lets others see what they wait for. Never waits.
+    fn announce(&self, _admission: u64, _stream: &Stream) {}
+    /// Does brief work as far as it gets without sleeping; `None` when it has to wait. Whoever calls this or `run` next
+    /// goes on where it stopped.
+    fn attempt(&self, admission: u64, stream: &Stream) -> Option<Outcome> {
+        Some(self.run(admission, stream))
+    }
 }
 
 struct Entry {
     work: Arc<dyn Work>,
     admission: u64,
+}
+
+/// Who takes the next piece of work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Keeper {
+    /// The worker, until the queue is empty.
+    #[default]
+    Worker,
+    /// Whoever waits for the stream, as long as the work is brief; the worker looks in now and then.
+    Anybody,
+    /// As before, and the worker sleeps.
+    AnybodyElse,
 }
 
 #[derive(Default)]
@@ -57,8 +95,9 @@ struct State {
     /// The update of captured tasks that takes what is queued.
     update: Option<Arc<Update>>,
     worker: Option<ThreadId>,
-    /// Whether the worker sleeps and must be woken.
-    idle: bool,
+    keeper: Keeper,
+    /// Whether threads that wait for the stream found work to do lately.
+    is_served: bool,
     /// Threads in `progress`, so that a worker with no audience does not ring.
     waiting: u32,
 }
@@ -173,15 +212,7 @@ impl Stream {
     /// 107023 after an abort; the stream's error in stop-on-failure mode; a resource error when no thread starts.
     pub(crate) fn enqueue(self: &Arc<Self>, work: Arc<dyn Work>) -> Outcome<u64> {
         let mut state = lock(&self.state);
-        if self.aborted() {
-            return Err(self.abort_failure());
-        }
-        if state.closing {
-            return refuse(code::HANDLE, format!("stream {} was destroyed", self.id));
-        }
-        if let (true, Some(error)) = (state.stop_on_failure, &state.error) {
-            return Err(error.clone());
-        }
+        self.takes_work(&state)?;
         if self.is_default.load(Ordering::Relaxed) {
             capture::allow_default_stream()?;
         }
@@ -196,32 +227,55 @@ impl Stream {
             update.take(work);
             return Ok(0);
         }
-        if state.worker.is_none() {
-            state.worker = Some(worker::start(self)?);
+        self.push(&mut state, std::iter::once(work))?;
+        Ok(state.submitted)
+    }
+
+    /// Queues several pieces of work at once, in this order, on a stream that is not captured.
+    ///
+    /// # Errors
+    /// As [`Stream::enqueue`].
+    pub(crate) fn enqueue_all(
+        self: &Arc<Self>,
+        works: impl Iterator<Item = Arc<dyn Work>>,
+    ) -> Outcome {
+        let mut state = lock(&self.state);
+        self.takes_work(&state)?;
+        if self.is_default.load(Ordering::Relaxed) {
+            capture::allow_default_stream()?;
         }
-        let admission = work.admit();
-        state.queue.push_back(Entry { work, admission });
-        state.submitted += 1;
-        let position = state.submitted;
-        let wake = std::mem::take(&mut state.idle);
-        drop(state);
-        if wake {
-            self.arrived.notify_one();
+        let works = works.map(fault::in_task);
+        if let Some(update) = state.update.clone() {
+            drop(state);
+            works.for_each(|work| update.take(work));
+            return Ok(());
         }
-        Ok(position)
+        self.push(&mut state, works)
+    }
+
+    fn takes_work(&self, state: &State) -> Outcome {
+        if self.aborted() {
+            return Err(self.abort_failure());
+        }
+        if state.closing {
+            return refuse(code::HANDLE, format!("stream {} was destroyed", self.id));
+        }
+        match (state.stop_on_failure, &state.error) {
+            (true, Some(error)) => Err(error.clone()),
+            _ => Ok(()),
+        }
     }
 
     /// Waits until the first `position` pieces of work are done, whatever became of them.
     pub(crate) fn wait_for(&self, position: u64) {
         let mut state = lock(&self.state);
-        state.waiting += 1;
         while state.completed < position {
-            state = self
-                .progress
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            let served;
+            (state, served) = self.serve(state);
+            if !served {
+                state = self.wait_for_progress(state, None);
+            }
         }
-        state.waiting -= 1;
     }
 
     /// Waits until everything queued so far is done, whatever became of it.
@@ -248,10 +302,10 @@ impl Stream {
         let mut state = lock(&self.state);
         self.not_captured(&state)?;
         let target = state.submitted;
-        state.waiting += 1;
-        let outcome = loop {
+        let mut served = 0u32;
+        loop {
             if self.aborted() {
-                break Err(self.abort_failure());
+                return Err(self.abort_failure());
             }
             if state.completed >= target {
                 let error = if state.stop_on_failure {
@@ -259,34 +313,53 @@ impl Stream {
                 } else {
                     state.error.take()
                 };
-                break error.map_or(Ok(()), Err);
+                return error.map_or(Ok(()), Err);
+            }
+            let has_served;
+            (state, has_served) = self.serve(state);
+            served += u32::from(has_served);
+            // The clock costs as much as a small piece of work.
+            if has_served && !served.is_multiple_of(64) {
+                continue;
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            state = match left {
-                None => self
-                    .progress
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner),
-                Some(Duration::ZERO) => {
-                    let name = state
-                        .running
-                        .as_ref()
-                        .map_or("queued work", |work| work.name());
-                    break refuse(
-                        code::SYNC_TIMEOUT,
-                        format!("stream {} is still busy with {name}", self.id),
-                    );
-                }
-                Some(left) => {
-                    self.progress
-                        .wait_timeout(state, left)
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .0
-                }
-            };
+            if left == Some(Duration::ZERO) {
+                let name = state
+                    .running
+                    .as_ref()
+                    .map_or("queued work", |work| work.name());
+                return refuse(
+                    code::SYNC_TIMEOUT,
+                    format!("stream {} is still busy with {name}", self.id),
+                );
+            }
+            if !has_served {
+                state = self.wait_for_progress(state, left);
+            }
+        }
+    }
+
+    /// Sleeps until something was done, or `limit` passed, or for no reason.
+    fn wait_for_progress<'a>(
+        &self,
+        mut state: MutexGuard<'a, State>,
+        limit: Option<Duration>,
+    ) -> MutexGuard<'a, State> {
+        state.waiting += 1;
+        let mut state = match limit {
+            None => self
+                .progress
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner),
+            Some(limit) => {
+                self.progress
+                    .wait_timeout(state, limit)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0
+            }
         };
         state.waiting -= 1;
-        outcome
+        state
     }
 
     /// Whether everything queued so far is done.
@@ -334,26 +407,22 @@ impl Stream {
             return;
         }
         let deadline = Instant::now() + Duration::from_secs(2);
-        state.waiting += 1;
         while state.running.is_some() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
-            state = self
-                .progress
-                .wait_timeout(state, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            state = self.wait_for_progress(state, Some(left));
         }
-        state.waiting -= 1;
     }
 
     /// Ends the stream: it takes no more work, finishes what it has (after [`Stream::abort`], nothing) and its thread
     /// ends. Does not wait.
     pub(crate) fn close(&self) {
         STREAMS.remove(handle::to_pointer(self.handle));
-        lock(&self.state).closing = true;
+        let mut state = lock(&self.state);
+        state.closing = true;
+        state.keeper = Keeper::Worker;
         self.arrived.notify_one();
     }
 }

@@ -14,9 +14,9 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::data;
-use super::output;
-use super::probe::{self, Regime};
+use super::peer::{self, Fastest, Peers};
 use super::rank::{self, Measured};
+use super::{machine, output};
 use crate::cli::bad_input::BadInput;
 use crate::cli::{
     Ranks, exit_code, is_rank, launch_error, print, print_json, progress_bar, settings,
@@ -29,7 +29,7 @@ const TRIES: u32 = 3;
 #[derive(clap::Args)]
 #[command(
     args_override_self = true,
-    after_help = "Examples:\n  hcom bench all_reduce --ranks 2\n  hcom bench all_gather --ranks 4 --mode owned --max-bytes 16M --json\n  hcom bench all_reduce --dtype bf16 --csv --svg bandwidth.svg\n\nBytes are those of the larger of a rank's two buffers. algbw = bytes / time; busbw = algbw x factor, which is\n2 (n - 1) / n for all_reduce, (n - 1) / n for all_gather, reduce_scatter and all_to_all, and 1 for broadcast."
+    after_help = "Examples:\n  hcom bench all_reduce --ranks 2\n  hcom bench all_gather --ranks 4 --mode owned --max-bytes 16M --json\n  hcom bench all_reduce --peer mpi --mode whole\n  hcom bench all_reduce --dtype bf16 --csv --svg bandwidth.svg\n\nBytes are those of the larger of a rank's two buffers. algbw = bytes / time; busbw = algbw x factor, which is\n2 (n - 1) / n for all_reduce, (n - 1) / n for all_gather, reduce_scatter and all_to_all, and 1 for broadcast.\nbound: the kernel alone by threads of one process. mixed: the cores moved while the row was measured."
 )]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -61,6 +61,9 @@ pub(super) struct Arguments {
     /// Wait for each operation; without it, operations of the mode `reused` follow each other in the queue.
     #[arg(long)]
     pub(super) synchronize: bool,
+    /// Measure another library in the same run and print the ratio to its time.
+    #[arg(long, value_enum)]
+    peer: Option<PeerKind>,
     /// Print one JSON object.
     #[arg(long, conflicts_with = "csv")]
     pub(super) json: bool,
@@ -70,6 +73,13 @@ pub(super) struct Arguments {
     /// Draw bandwidth over size into this file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+}
+
+/// What to compare with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PeerKind {
+    /// The installed MPI libraries: Open MPI, Intel MPI. The faster one counts.
+    Mpi,
 }
 
 /// What happens between two operations.
@@ -154,6 +164,22 @@ pub(super) struct Row {
     /// Elements with a wrong value.
     pub(super) wrong: u64,
     pub(super) iterations: u64,
+    /// The faster peer, and its microseconds.
+    pub(super) peer: Option<&'static str>,
+    pub(super) peer_us: Option<f64>,
+    /// Microseconds of the kernel alone on this machine.
+    pub(super) bound_us: Option<f64>,
+    /// Time over the peer's time, and over the bound.
+    pub(super) ratio: Option<f64>,
+    pub(super) ratio_bound: Option<f64>,
+}
+
+/// What was measured between two probes.
+struct Figures {
+    regime: &'static str,
+    measured: Measured,
+    peer: Option<Fastest>,
+    bound_us: Option<f64>,
 }
 
 pub(super) fn run(operation: Operation, arguments: &Arguments, role: Role) -> Result<ExitCode> {
@@ -181,12 +207,18 @@ pub(super) fn run(operation: Operation, arguments: &Arguments, role: Role) -> Re
     let ranks = arguments.ranks.ranks.unwrap_or(2);
     let sizes = sizes(arguments);
     let bar = progress_bar(sizes.len() as u64, operation.name());
+    let peers = match arguments.peer {
+        Some(PeerKind::Mpi) => Some(Peers::find()?),
+        None => None,
+    };
+    if let Some(peers) = &peers {
+        bar.suspend(|| eprintln!("compared with: {}", peers.names().join(", ")));
+    }
     let mut rows = Vec::new();
-    for bytes in sizes {
-        match steady(|| start(ranks, bytes))? {
-            Ok((regime, measured)) => {
-                rows.push(row(operation, arguments, ranks, regime, &measured))
-            }
+    for size in sizes {
+        let bytes = operation.elements(size, arguments.dtype, ranks) * arguments.dtype.bytes();
+        match steady(operation, arguments, peers.as_ref(), ranks, bytes)? {
+            Ok(figures) => rows.push(row(operation, arguments, ranks, bytes, &figures)),
             Err(failed) => return Ok(failed),
         }
         bar.inc(1);
@@ -207,23 +239,48 @@ pub(super) fn run(operation: Operation, arguments: &Arguments, role: Role) -> Re
     Ok(ExitCode::from(u8::from(wrong)))
 }
 
-/// Measures between two probes, again when they disagree.
-fn steady<E>(
-    mut measure: impl FnMut() -> Result<Result<Measured, E>>,
-) -> Result<Result<(Regime, Measured), E>> {
-    let mut before = probe::regime();
-    for attempt in 1.. {
-        let measured = match measure()? {
+/// Measures everything between two probes, again when they disagree.
+fn steady(
+    operation: Operation,
+    arguments: &Arguments,
+    peers: Option<&Peers>,
+    ranks: u32,
+    bytes: u64,
+) -> Result<Result<Figures, ExitCode>> {
+    let case = peer::Case {
+        operation,
+        mode: arguments.mode,
+        ranks,
+        bytes,
+        dtype: arguments.dtype,
+        warmup: arguments.warmup,
+        iterations: arguments.iterations.unwrap_or(0),
+        in_place: arguments.in_place,
+    };
+    let mut before = machine::regime();
+    let mut attempt = 1;
+    loop {
+        let measured = match start(ranks, bytes)? {
             Ok(measured) => measured,
             Err(failed) => return Ok(Err(failed)),
         };
-        let after = probe::regime();
+        let peer = match peers {
+            Some(peers) => peers.fastest(&case)?,
+            None => None,
+        };
+        let bound_us = machine::bound_us(operation, arguments.mode, ranks, bytes, arguments.dtype);
+        let after = machine::regime();
         if before == after || attempt >= TRIES {
-            return Ok(Ok((after, measured)));
+            return Ok(Ok(Figures {
+                regime: if before == after { after } else { "mixed" },
+                measured,
+                peer,
+                bound_us,
+            }));
         }
         before = after;
+        attempt += 1;
     }
-    unreachable!("the last attempt returns")
 }
 
 /// Runs a job of ranks on one size; the exit code when it fails.
@@ -255,25 +312,30 @@ fn row(
     operation: Operation,
     arguments: &Arguments,
     ranks: u32,
-    regime: Regime,
-    measured: &Measured,
+    bytes: u64,
+    figures: &Figures,
 ) -> Row {
-    let element = arguments.dtype.bytes();
-    let bytes = operation.elements(measured.bytes, arguments.dtype, ranks) * element;
+    let measured = &figures.measured;
     let algbw_gbs = bytes as f64 / measured.us / 1e3;
+    let peer_us = figures.peer.map(|peer| peer.us);
     Row {
         op: operation.name(),
         ranks,
         mode: arguments.mode.name(),
         dtype: arguments.dtype,
         in_place: arguments.in_place,
-        regime: regime.name(),
+        regime: figures.regime,
         bytes,
         us: measured.us,
         algbw_gbs,
         busbw_gbs: algbw_gbs * operation.bus_factor(ranks),
         wrong: measured.wrong,
         iterations: measured.iterations,
+        peer: figures.peer.map(|peer| peer.name),
+        peer_us,
+        bound_us: figures.bound_us,
+        ratio: peer_us.map(|peer| measured.us / peer),
+        ratio_bound: figures.bound_us.map(|bound| measured.us / bound),
     }
 }
 

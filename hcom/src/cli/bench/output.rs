@@ -10,7 +10,7 @@ pub(super) fn table(rows: &[Row]) -> String {
         return String::new();
     };
     let mut text = format!(
-        "{} of {} on {} ranks, {}{}\n\n{:>12} {:>8} {:>12} {:>10} {:>10} {:>8}\n",
+        "{} of {} on {} ranks, {}{}\n\n{:>12} {:>8} {:>12} {:>10} {:>10} {:>8} {:>11} {:>8} {:>11} {:>8} {:>10}\n",
         first.op,
         first.dtype,
         first.ranks,
@@ -22,12 +22,29 @@ pub(super) fn table(rows: &[Row]) -> String {
         "algbw GB/s",
         "busbw GB/s",
         "wrong",
+        "bound µs",
+        "/ bound",
+        "peer µs",
+        "/ peer",
+        "peer",
     );
+    let figure =
+        |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
     for row in rows {
         let _ = writeln!(
             text,
-            "{:>12} {:>8} {:>12.2} {:>10.3} {:>10.3} {:>8}",
-            row.bytes, row.regime, row.us, row.algbw_gbs, row.busbw_gbs, row.wrong
+            "{:>12} {:>8} {:>12.2} {:>10.3} {:>10.3} {:>8} {:>11} {:>8} {:>11} {:>8} {:>10}",
+            row.bytes,
+            row.regime,
+            row.us,
+            row.algbw_gbs,
+            row.busbw_gbs,
+            row.wrong,
+            figure(row.bound_us),
+            figure(row.ratio_bound),
+            figure(row.peer_us),
+            figure(row.ratio),
+            row.peer.unwrap_or("-"),
         );
     }
     text
@@ -36,12 +53,13 @@ pub(super) fn table(rows: &[Row]) -> String {
 /// Comma-separated values with a head line.
 pub(super) fn csv(rows: &[Row]) -> String {
     let mut text =
-        "op,ranks,mode,dtype,in_place,regime,bytes,us,algbw_gbs,busbw_gbs,wrong,iterations\n"
+        "op,ranks,mode,dtype,in_place,regime,bytes,us,algbw_gbs,busbw_gbs,wrong,iterations,peer,peer_us,bound_us,ratio,ratio_bound\n"
             .to_owned();
+    let figure = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.4}"));
     for row in rows {
         let _ = writeln!(
             text,
-            "{},{},{},{},{},{},{},{:.3},{:.4},{:.4},{},{}",
+            "{},{},{},{},{},{},{},{:.3},{:.4},{:.4},{},{},{},{},{},{},{}",
             row.op,
             row.ranks,
             row.mode,
@@ -53,7 +71,12 @@ pub(super) fn csv(rows: &[Row]) -> String {
             row.algbw_gbs,
             row.busbw_gbs,
             row.wrong,
-            row.iterations
+            row.iterations,
+            row.peer.unwrap_or_default(),
+            figure(row.peer_us),
+            figure(row.bound_us),
+            figure(row.ratio),
+            figure(row.ratio_bound)
         );
     }
     text

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::collective::{Arguments, Mode, Operation};
-use super::{data, probe};
+use super::{data, machine};
 use crate::cli::settings;
 
 /// Bytes that a rank writes or reads at a time where it touches a whole buffer: they stay in its first-level cache.
@@ -66,8 +66,8 @@ pub(super) fn run(
     let world: Vec<u32> = (0..runtime.world_size()).collect();
     let direct = Direct::connect(&runtime, &Group::new("world", world))?;
     // Other libraries' launchers tie ranks to cores as well.
-    let cores = probe::cores();
-    probe::pin(cores[runtime.rank() as usize % cores.len()]);
+    let cores = machine::cores();
+    machine::pin(cores[runtime.rank() as usize % cores.len()]);
     let mut rows = Vec::new();
     for &bytes in sizes {
         let case = Case::new(&runtime, &direct, operation, arguments, bytes)?;
