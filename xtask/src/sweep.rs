@@ -182,7 +182,7 @@ impl Case {
     }
 
     fn check(&self, folder: &Path) -> Result<()> {
-        let mark = folder.display().to_string();
+        let mark = format!("HCOM_RECORD_DIR={}\0", folder.display());
         let child = Command::new(tools::target().join("debug/hcom"))
             .args(self.arguments())
             .current_dir(tools::root())

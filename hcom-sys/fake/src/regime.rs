@@ -1,7 +1,7 @@
 //! How far apart the cores are: the time that one cache line takes from one to another.
 //!
 //! A hypervisor may move virtual cores about. The same program then runs on machines that differ severalfold, so the
-//! collectives ask [`is_far`], and a figure should say on which one it was measured.
+//! collectives ask `is_far`, and a figure should say on which one it was measured.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
