@@ -4,6 +4,8 @@ use std::ffi::{CString, c_void};
 use std::fs;
 use std::ptr;
 use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use hcom_sys::bindings::{self as sys, HcclDataType, HcclSendRecvItem};
 
@@ -38,7 +40,23 @@ pub(crate) struct Held {
     pub(crate) shared: usize,
 }
 
+/// How long the threads of destroyed streams, which nothing joins, may take to end before they count.
+const ENDING: Duration = Duration::from_millis(200);
+
 impl Held {
+    /// What is held now, once there are no more threads than in the least of `earlier`, or they do not go.
+    fn after(earlier: &[Self]) -> Self {
+        let least = earlier.iter().map(|held| held.threads).min();
+        let begun = Instant::now();
+        loop {
+            let now = Self::now();
+            if least.is_none_or(|least| now.threads <= least) || begun.elapsed() >= ENDING {
+                return now;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     fn now() -> Self {
         let status = fs::read_to_string("/proc/self/status").expect("this process has a status");
         let number = |name: &str| {
@@ -91,7 +109,7 @@ pub(crate) fn run(
         drop(stream);
         threads.wait();
         if rank.rank == 0 || !settings.threads {
-            report.held.push(Held::now());
+            report.held.push(Held::after(&report.held));
         }
         threads.wait();
     }
