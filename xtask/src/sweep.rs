@@ -82,6 +82,7 @@ pub(crate) fn whole() -> Result<()> {
 pub(crate) fn run(args: &Args) -> Result<()> {
     tools::run(tools::cargo().args(["build", "--quiet", "--package", "hcom", "--locked"]))?;
     let cases: Vec<Case> = cases()
+        .into_iter()
         .enumerate()
         // Another rank for each operation.
         .filter(|(index, _)| args.all || (index + index / 3) % 3 == 0)
@@ -123,22 +124,21 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn cases() -> impl Iterator<Item = Case> {
-    let ranks = 0..RANKS;
-    MODES.into_iter().flat_map(move |mode| {
-        let ranks = ranks.clone();
-        FAULTS.into_iter().flat_map(move |fault| {
-            let ranks = ranks.clone();
-            (0..OPERATIONS.len()).flat_map(move |operation| {
-                ranks.clone().map(move |rank| Case {
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for mode in MODES {
+        for fault in FAULTS {
+            for operation in 0..OPERATIONS.len() {
+                cases.extend((0..RANKS).map(|rank| Case {
                     mode,
                     fault,
                     operation,
                     rank,
-                })
-            })
-        })
-    })
+                }));
+            }
+        }
+    }
+    cases
 }
 
 impl Case {
