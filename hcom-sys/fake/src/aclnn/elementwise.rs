@@ -36,15 +36,7 @@ pub(crate) fn unary(f: Unary, x: Arg<Tensor>, out: Arg<Tensor>) -> Outcome<Plan>
     let class = computed.class();
     Ok(Plan::new([x, out], move |[x, out]| {
         let (x, out) = (x.elements(&x_at), out.elements(&out_at));
-        in_class!(class, C => {
-            let mut values = [C::ZERO; BLOCK];
-            blocks(out.len(), |start, len| {
-                let values = &mut values[..len];
-                C::read(&x, start, values);
-                C::unary(f, values);
-                C::write(&out, start, values);
-            });
-        });
+        in_class!(class, C => map_blocks::<C>(&x, &out, |_, values| C::unary(f, values)));
     }))
 }
 
@@ -240,12 +232,8 @@ pub(crate) fn compare_scalar(
         let (x, out) = (x.elements(&x_at), out.elements(&out_at));
         in_class!(class, C => {
             let operand = [C::from_scalar(other); BLOCK];
-            let mut values = [C::ZERO; BLOCK];
-            blocks(out.len(), |start, len| {
-                let values = &mut values[..len];
-                C::read(&x, start, values);
-                relate(relation, values, &operand[..len]);
-                C::write(&out, start, values);
+            map_blocks::<C>(&x, &out, |_, values| {
+                relate(relation, values, &operand[..values.len()]);
             });
         });
     }))
@@ -280,12 +268,17 @@ pub(crate) fn is_finite(x: Arg<Tensor>, out: Arg<Tensor>) -> Outcome<Plan> {
     let (x_at, out_at, class) = (x.layout.clone(), out.layout.clone(), x.dtype.class());
     Ok(Plan::new([x, out], move |[x, out]| {
         let (x, out) = (x.elements(&x_at), out.elements(&out_at));
-        in_class!(class, C => zip_blocks::<C>(&x, &x, &out, |x, y| {
-            // The difference of a finite number and itself is 0, of others it is not a number.
-            C::binary(Binary::Sub, x, y);
-            y.fill(C::ZERO);
-            relate(Relation::Equal, x, y);
-        }));
+        in_class!(class, C => {
+            let mut same = [C::ZERO; BLOCK];
+            map_blocks::<C>(&x, &out, |_, values| {
+                let same = &mut same[..values.len()];
+                same.copy_from_slice(values);
+                // The difference of a finite number and itself is 0, of others it is not a number.
+                C::binary(Binary::Sub, values, same);
+                same.fill(C::ZERO);
+                relate(Relation::Equal, values, same);
+            });
+        });
     }))
 }
 
@@ -332,16 +325,13 @@ pub(crate) fn inplace_masked_fill(
     Ok(Plan::new([target, mask], move |[target, mask]| {
         let (target, mask) = (target.elements(&target_at), mask.elements(&mask_at));
         in_class!(class, C => {
-            let (value, mut values) = (C::from_scalar(value), [C::ZERO; BLOCK]);
-            let mut set = [0u8; BLOCK];
-            blocks(target.len(), |start, len| {
-                let (values, set) = (&mut values[..len], &mut set[..len]);
-                C::read(&target, start, values);
+            let (value, mut set) = (C::from_scalar(value), [0u8; BLOCK]);
+            map_blocks::<C>(&target, &target, |start, values| {
+                let set = &mut set[..values.len()];
                 mask.gather(start, set);
                 for (x, &set) in values.iter_mut().zip(&*set) {
                     *x = if set != 0 { value } else { *x };
                 }
-                C::write(&target, start, values);
             });
         });
     }))
@@ -399,12 +389,8 @@ fn with_scalar(
             if let Some(alpha) = alpha {
                 C::binary(Binary::Mul, &mut operand, &[C::from_scalar(alpha); BLOCK]);
             }
-            let mut values = [C::ZERO; BLOCK];
-            blocks(out.len(), |start, len| {
-                let values = &mut values[..len];
-                C::read(&x, start, values);
-                C::binary(f, values, &operand[..len]);
-                C::write(&out, start, values);
+            map_blocks::<C>(&x, &out, |_, values| {
+                C::binary(f, values, &operand[..values.len()]);
             });
         });
     }))
@@ -483,6 +469,21 @@ pub(crate) fn select(
     ))
 }
 
+/// `out = f(x)`: `f` gets the number of the first element of a block and leaves its result in the block.
+fn map_blocks<C: Compute>(
+    x: &Elements<'_>,
+    out: &Elements<'_>,
+    mut f: impl FnMut(usize, &mut [C]),
+) {
+    let mut values = [C::ZERO; BLOCK];
+    blocks(out.len(), |start, len| {
+        let values = &mut values[..len];
+        C::read(x, start, values);
+        f(start, values);
+        C::write(out, start, values);
+    });
+}
+
 /// `out = f(x, y)`: `f` leaves its result in its first argument and may use the second as it likes.
 fn zip_blocks<C: Compute>(
     x: &Elements<'_>,
@@ -523,7 +524,8 @@ fn common_type(f: Binary, x: &Operand, y: &Operand) -> Outcome<Type> {
     })
 }
 
-fn common_dims(x: &Operand, y: &Operand) -> Outcome<Dims> {
+/// The shape that both broadcast to.
+pub(crate) fn common_dims(x: &Operand, y: &Operand) -> Outcome<Dims> {
     broadcast(x.dims(), y.dims()).ok_or_else(|| {
         let expected = format!("a shape that broadcasts with {:?} of {}", x.dims(), x.name);
         bad(&y.name, expected, format_args!("{:?}", y.dims()))

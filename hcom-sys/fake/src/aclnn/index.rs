@@ -2,7 +2,7 @@
 
 use super::compute::{BLOCK, Compute};
 use super::dtype::{ALL, INDICES, Type};
-use super::elementwise::blocks;
+use super::elementwise::{blocks, common_dims};
 use super::executor::{Arg, DEVICE_EXCEPTION, Plan, bad};
 use super::in_words;
 use super::layout::{Dims, broadcast};
@@ -204,10 +204,7 @@ pub(crate) fn masked_select(x: Arg<Tensor>, mask: Arg<Tensor>, out: Arg<Tensor>)
     x.expect_types(ALL)?;
     mask.expect_types(&[Type::Bool, Type::U8])?;
     out.expect_types(&[x.dtype])?;
-    let dims = broadcast(x.dims(), mask.dims()).ok_or_else(|| {
-        let expected = format!("a shape that broadcasts with {:?} of {}", x.dims(), x.name);
-        bad(&mask.name, expected, format_args!("{:?}", mask.dims()))
-    })?;
+    let dims = common_dims(&x, &mask)?;
     let (x_at, mask_at) = (x.broadcast_to(&dims)?, mask.broadcast_to(&dims)?);
     out.expect_dims(&[dims.iter().product()])?;
     let out_at = out.layout.clone();

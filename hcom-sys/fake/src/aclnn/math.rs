@@ -115,7 +115,7 @@ pub(crate) fn smaller<C: Compute>(x: C, y: C) -> C {
 /// `x = n·ln 2 + r` with `|r| ≤ ln 2 / 2`; `e^r` by its Taylor polynomial of degree 7, `2^n` by its bits, in two
 /// factors so that the result may be subnormal or infinite.
 #[inline(always)]
-pub(crate) fn exp_f32(x: f32) -> f32 {
+fn exp_f32(x: f32) -> f32 {
     // Adding 1.5·2^23 leaves the nearest integer in the low bits of the sum.
     const ROUND: f32 = 12_582_912.0;
     // ln 2 in two parts; the first has so few bits that n·LN2_HIGH is exact.

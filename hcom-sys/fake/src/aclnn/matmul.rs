@@ -276,7 +276,7 @@ fn split(at: &Layout) -> (Dims, [usize; 2]) {
 }
 
 /// Matrix number `number` of the last two dimensions.
-fn matrix(at: &Layout, mut number: usize) -> Layout {
+pub(crate) fn matrix(at: &Layout, mut number: usize) -> Layout {
     let batch = at.rank() - 2;
     let mut offset = at.offset;
     for d in (0..batch).rev() {
@@ -318,7 +318,7 @@ fn fold_batch(a: &Layout, b: &Layout, c: &Layout) -> Option<[Layout; 3]> {
 }
 
 /// An input as `f32`: in place where it lies, or in a local copy that is kept while the same matrix is asked for.
-struct Panel {
+pub(crate) struct Panel {
     half: bool,
     copied: Option<Layout>,
     values: Vec<f32>,
@@ -326,7 +326,7 @@ struct Panel {
 
 impl Panel {
     /// With `half`, values are rounded to FLOAT16 first.
-    fn new(half: bool) -> Panel {
+    pub(crate) fn new(half: bool) -> Panel {
         Panel {
             half,
             copied: None,
@@ -334,7 +334,8 @@ impl Panel {
         }
     }
 
-    fn matrix<'a>(&'a mut self, storage: &'a Storage, at: Layout) -> Matrix<'a> {
+    /// The matrix that `at` names in `storage`, which is the same at each call.
+    pub(crate) fn matrix<'a>(&'a mut self, storage: &'a Storage, at: Layout) -> Matrix<'a> {
         if !self.half
             && let Some(matrix) = Matrix::device(storage, &at)
         {

@@ -16,7 +16,7 @@ use crate::span::strided::Elements;
 const LANES: usize = 16;
 
 /// A float that rows are normalised in.
-trait Real:
+pub(crate) trait Real:
     Math + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self>
 {
 }
@@ -78,30 +78,35 @@ pub(crate) fn softmax(form: Softmax, x: Arg<Tensor>, dim: i64, out: Arg<Tensor>)
     }))
 }
 
+/// Turns a row of at least one element into `e^(x - m)`, `m` its largest element; gives `m` and the sum of the powers.
+pub(crate) fn powers<C: Real>(row: &mut [C]) -> (C, C) {
+    let largest = row.iter().copied().fold(row[0], larger);
+    for x in row.iter_mut() {
+        *x = *x - largest;
+    }
+    C::unary(Unary::Exp, row);
+    (largest, sum(row, |x| x))
+}
+
 fn softmax_rows<C: Real>(form: Softmax, x: &Elements<'_>, out: &Elements<'_>, len: usize) {
     let mut row = vec![C::ZERO; len];
-    let mut powers = Vec::new();
+    let mut scratch = Vec::new();
     for start in (0..out.len()).step_by(len.max(1)) {
         C::read(x, start, &mut row);
-        let largest = row.iter().copied().fold(row[0], larger);
-        for x in &mut row {
-            *x = *x - largest;
-        }
         match form {
             Softmax::Share => {
-                C::unary(Unary::Exp, &mut row);
-                let total = sum(&row, |x| x);
+                let (_, total) = powers(&mut row);
                 for x in &mut row {
                     *x = *x / total;
                 }
             }
             Softmax::Logarithm => {
-                powers.clone_from(&row);
-                C::unary(Unary::Exp, &mut powers);
-                let mut logarithm = [sum(&powers, |x| x)];
+                scratch.clone_from(&row);
+                let (largest, total) = powers(&mut scratch);
+                let mut logarithm = [total];
                 C::unary(Unary::Log, &mut logarithm);
                 for x in &mut row {
-                    *x = *x - logarithm[0];
+                    *x = *x - largest - logarithm[0];
                 }
             }
         }

@@ -183,7 +183,6 @@ pub(crate) fn apply_v2(
     ];
     let mut expected = query.layout.dims.clone();
     expected[heads] = key.dims()[heads];
-    key.expect_types(&[query.dtype])?;
     key.expect_dims(&expected)?;
     expected[heads] = 1;
     for angle in [&cos, &sin] {

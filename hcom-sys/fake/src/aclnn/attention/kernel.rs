@@ -2,8 +2,9 @@
 
 use super::super::compute::Compute;
 use super::super::layout::Layout;
-use super::super::math::exp_f32;
-use crate::simd::{Matrix, multiply, wide};
+use super::super::matmul::{Panel, matrix};
+use super::super::norm::powers;
+use crate::simd::{Matrix, multiply};
 use crate::span::strided::Storage;
 
 /// Query rows whose scores are computed at once.
@@ -64,59 +65,51 @@ pub(super) struct Memory<'a> {
 pub(super) type RowStatistics<'a> = dyn FnMut(usize, f32, f32) + 'a;
 
 impl Attention {
-    /// Computes it, and tells `statistics` the largest score and the sum of powers of each row of each head.
+    /// Computes it, and tells `statistics` the largest score and the sum of powers of each row that counts.
     pub(super) fn run(&self, memory: &Memory<'_>, statistics: &mut RowStatistics<'_>) {
-        let &[batches, heads, rows, width] = self.query.dims.as_slice() else {
+        let &[batches, heads, rows, _] = self.query.dims.as_slice() else {
             unreachable!("four dimensions")
         };
         let first_keys = &self.keys[0][0];
         let group = heads / first_keys.dims[1].max(1);
-        let (mut queries, mut scores, mut extra) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut keys, mut values, mut result) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut scores, mut extra, mut result) = (Vec::new(), Vec::new(), Vec::new());
         for batch in 0..batches {
             let list = batch % self.keys.len();
             let inner = if self.keys.len() == 1 { batch } else { 0 };
             let used = self.key_lengths[batch];
+            // Neighbouring heads of a group share their keys, which a panel keeps.
+            let mut panels = [(); 3].map(|()| Panel::new(false));
             for head in 0..heads {
                 let [key_at, value_at] = &self.keys[list];
                 let at = |at: &Layout| matrix_of(at, inner, head / group).narrow(0, 0, used, 1);
-                // Neighbouring heads of a group share their keys.
-                if head % group == 0 {
-                    read_matrix(memory.keys[list][0], &at(key_at), &mut keys);
-                    read_matrix(memory.keys[list][1], &at(value_at), &mut values);
-                }
                 let value_width = value_at.dims[3];
                 for first in (0..rows).step_by(TILE) {
                     let count = TILE.min(rows - first);
-                    let tile = |at: &Layout| matrix_of(at, batch, head).narrow(0, first, count, 1);
+                    let tile =
+                        |at: &Layout, count| matrix_of(at, batch, head).narrow(0, first, count, 1);
                     result.clear();
                     result.resize(count * value_width, 0.0);
                     let live = self.query_lengths[batch].saturating_sub(first).min(count);
                     if live > 0 && used > 0 {
-                        read_matrix(memory.query, &tile(&self.query), &mut queries);
-                        scores.resize(count * used, 0.0);
+                        let [queries, keys, values] = &mut panels;
+                        scores.resize(live * used, 0.0);
                         multiply(
-                            &Matrix::local(&mut queries, count, width),
-                            &Matrix::local(&mut keys, used, width).transposed(),
-                            &mut Matrix::local(&mut scores, count, used),
+                            &queries.matrix(memory.query, tile(&self.query, live)),
+                            &keys.matrix(memory.keys[list][0], at(key_at)).transposed(),
+                            &mut Matrix::local(&mut scores, live, used),
                         );
                         self.adjust(memory, [batch, head, first], used, &mut scores, &mut extra);
                         for (row, scores) in scores.chunks_exact_mut(used).enumerate() {
-                            let (largest, total) = if row < live {
-                                shares(scores)
-                            } else {
-                                scores.fill(0.0);
-                                (f32::NEG_INFINITY, 0.0)
-                            };
+                            let (largest, total) = shares(scores);
                             statistics((batch * heads + head) * rows + first + row, largest, total);
                         }
                         multiply(
-                            &Matrix::local(&mut scores, count, used),
-                            &Matrix::local(&mut values, used, value_width),
-                            &mut Matrix::local(&mut result, count, value_width),
+                            &Matrix::local(&mut scores, live, used),
+                            &values.matrix(memory.keys[list][1], at(value_at)),
+                            &mut Matrix::local(&mut result, live, value_width),
                         );
                     }
-                    f32::write(&memory.out.elements(&tile(&self.out)), 0, &result);
+                    f32::write(&memory.out.elements(&tile(&self.out, count)), 0, &result);
                 }
             }
         }
@@ -175,31 +168,18 @@ impl Attention {
 /// Turns scores into their shares of the sum of their powers; gives the largest score and that sum. A row without a
 /// visible key gets zeros.
 fn shares(scores: &mut [f32]) -> (f32, f32) {
-    let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let (largest, total) = powers(scores);
     if largest == f32::NEG_INFINITY {
         scores.fill(0.0);
         return (largest, 0.0);
     }
-    wide(
-        #[inline(always)]
-        || {
-            for score in scores.iter_mut() {
-                *score = exp_f32(*score - largest);
-            }
-        },
-    );
-    let total: f32 = scores.iter().sum();
     scores.iter_mut().for_each(|score| *score /= total);
     (largest, total)
 }
 
 /// The matrix of positions and elements of a head.
 fn matrix_of(at: &Layout, batch: usize, head: usize) -> Layout {
-    Layout {
-        dims: at.dims[2..].into(),
-        strides: at.strides[2..].into(),
-        offset: at.offset + batch as isize * at.strides[0] + head as isize * at.strides[1],
-    }
+    matrix(at, batch * at.dims[1] + head)
 }
 
 fn read_matrix(storage: &Storage, at: &Layout, into: &mut Vec<f32>) {
