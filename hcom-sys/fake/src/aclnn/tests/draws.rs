@@ -17,11 +17,9 @@ fn sequences_that_reach_their_end() {
     let out = Dev::new(Type::BF16, &[4], Form::Plain);
     run!(aclnnRange aclnnRangeGetWorkspaceSize(double(1.0), double(0.25), double(-0.25), out));
     assert_eq!(out.values(), [1.0, 0.75, 0.5, 0.25]);
-    let (code, text) = first!(aclnnRangeGetWorkspaceSize(int(0), int(4), int(1), out)).unwrap_err();
-    assert_eq!(code, 161_002);
-    assert!(
-        text.ends_with("parameter out: expected shape [5], got [4]"),
-        "{text}"
+    assert_refused(
+        first!(aclnnRangeGetWorkspaceSize(int(0), int(4), int(1), out)),
+        "parameter out: expected shape [5], got [4]",
     );
 }
 
@@ -48,14 +46,11 @@ fn even_numbers_stay_in_their_range_and_follow_their_seed() {
     let values = whole.values();
     assert!([0.0, 1.0, 2.0].iter().all(|x| values.contains(x)));
     assert!(values.iter().all(|&x| x < 3.0));
-    let (code, text) = first!(aclnnInplaceUniformGetWorkspaceSize(
-        whole, 1.0f64, 0.0f64, 1u64, 0u64
-    ))
-    .unwrap_err();
-    assert_eq!(code, 161_002);
-    assert!(
-        text.ends_with("parameter to: expected a finite number of at least 1, got 0"),
-        "{text}"
+    assert_refused(
+        first!(aclnnInplaceUniformGetWorkspaceSize(
+            whole, 1.0f64, 0.0f64, 1u64, 0u64
+        )),
+        "parameter to: expected a finite number of at least 1, got 0",
     );
 }
 

@@ -342,6 +342,24 @@ fn count_from(first: i64, step: i64, count: usize) -> Vec<f64> {
         .collect()
 }
 
+/// Distinct values that every type but BOOL holds.
+fn values(dtype: Type, count: usize) -> Vec<f64> {
+    match dtype {
+        Type::Bool => (0..count)
+            .map(|i| f64::from(u8::from(i % 3 == 1)))
+            .collect(),
+        _ => count_from(1, 2, count),
+    }
+}
+
+/// Asserts that the first phase refused its arguments with a text that ends so.
+#[track_caller]
+fn assert_refused(got: Result<*mut aclOpExecutor, (i32, String)>, end: &str) {
+    let (code, text) = got.unwrap_err();
+    assert_eq!(code, 161_002);
+    assert!(text.ends_with(end), "{text}");
+}
+
 /// Relative error that one rounding to the type allows, with a little for the computation in front of it.
 fn tolerance(dtype: Type) -> f64 {
     match dtype {

@@ -3,16 +3,6 @@
 use super::*;
 use crate::aclnn::dtype::{ALL, CONVERTIBLE, NUMBERS};
 
-/// Distinct values that every type holds.
-fn values(dtype: Type, count: usize) -> Vec<f64> {
-    match dtype {
-        Type::Bool => (0..count)
-            .map(|i| f64::from(u8::from(i % 3 == 1)))
-            .collect(),
-        _ => count_from(1, 2, count),
-    }
-}
-
 #[test]
 fn permuting() {
     for &dtype in ALL {

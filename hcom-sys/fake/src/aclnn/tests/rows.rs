@@ -355,14 +355,11 @@ fn sums_that_are_normalised_at_once() {
     let half = Dev::new(Type::F16, &[2, 2], Form::Plain);
     let gamma = Dev::of(Type::F32, &[2], &[1.0, 2.0], Form::Plain);
     let rstd = Dev::new(Type::F32, &[2, 1], Form::Plain);
-    let (code, text) = first!(aclnnAddRmsNormGetWorkspaceSize(
-        x, half, gamma, 0f64, x, rstd, x
-    ))
-    .unwrap_err();
-    assert_eq!(code, 161_002);
-    assert!(
-        text.ends_with("parameter x2: expected data type FLOAT, got FLOAT16"),
-        "{text}"
+    assert_refused(
+        first!(aclnnAddRmsNormGetWorkspaceSize(
+            x, half, gamma, 0f64, x, rstd, x
+        )),
+        "parameter x2: expected data type FLOAT, got FLOAT16",
     );
 }
 
@@ -467,10 +464,8 @@ fn the_largest_of_all() {
     let out = Dev::new(Type::BF16, &[], Form::Plain);
     run!(aclnnMax aclnnMaxGetWorkspaceSize(x, out));
     assert!(out.get(0).is_nan());
-    let (code, text) = first!(aclnnMaxGetWorkspaceSize(x, x)).unwrap_err();
-    assert_eq!(code, 161_002);
-    assert!(
-        text.ends_with("parameter out: expected a scalar or one element, got shape [3]"),
-        "{text}"
+    assert_refused(
+        first!(aclnnMaxGetWorkspaceSize(x, x)),
+        "parameter out: expected a scalar or one element, got shape [3]",
     );
 }

@@ -29,11 +29,9 @@ fn one_answer_for_two_tensors() {
     let out = Dev::new(Type::Bool, &[1], Form::Plain);
     run!(aclnnEqual aclnnEqualGetWorkspaceSize(many, last, out));
     assert_eq!(out.values(), [0.0]);
-    let (code, text) = first!(aclnnEqualGetWorkspaceSize(many, last, many)).unwrap_err();
-    assert_eq!(code, 161_002);
-    assert!(
-        text.ends_with("parameter out: expected data type BOOL, got INT32"),
-        "{text}"
+    assert_refused(
+        first!(aclnnEqualGetWorkspaceSize(many, last, many)),
+        "parameter out: expected data type BOOL, got INT32",
     );
 }
 
@@ -87,11 +85,9 @@ fn common_bits_with_a_number() {
         }
     }
     let x = Dev::of(Type::I32, &[1], &[3.0], Form::Plain);
-    let (code, text) = first!(aclnnBitwiseAndScalarGetWorkspaceSize(x, float(1.0), x)).unwrap_err();
-    assert_eq!(code, 161_002);
-    assert!(
-        text.ends_with("parameter other: expected an integer, got FLOAT"),
-        "{text}"
+    assert_refused(
+        first!(aclnnBitwiseAndScalarGetWorkspaceSize(x, float(1.0), x)),
+        "parameter other: expected an integer, got FLOAT",
     );
     let x = Dev::of(Type::F32, &[1], &[3.0], Form::Plain);
     assert_eq!(
@@ -123,14 +119,11 @@ fn filling_under_a_mask() {
         [f64::NEG_INFINITY, -2.0, f64::NEG_INFINITY]
     );
     let wide = Dev::of(Type::Bool, &[2], &[1.0, 0.0], Form::Plain);
-    let (code, text) = first!(aclnnInplaceMaskedFillScalarGetWorkspaceSize(
-        scores, wide, value
-    ))
-    .unwrap_err();
-    assert_eq!(code, 161_002);
-    assert!(
-        text.ends_with("parameter mask: expected a shape that broadcasts to [3], got [2]"),
-        "{text}"
+    assert_refused(
+        first!(aclnnInplaceMaskedFillScalarGetWorkspaceSize(
+            scores, wide, value
+        )),
+        "parameter mask: expected a shape that broadcasts to [3], got [2]",
     );
 }
 
@@ -146,10 +139,8 @@ fn filling_with_the_element_of_a_tensor() {
     }
     let out = Dev::new(Type::F32, &[2], Form::Plain);
     let two = Dev::of(Type::F32, &[2], &[1.0, 2.0], Form::Plain);
-    let (code, text) = first!(aclnnInplaceFillTensorGetWorkspaceSize(out, two)).unwrap_err();
-    assert_eq!(code, 161_002);
-    assert!(
-        text.ends_with("parameter value: expected a scalar or one element, got shape [2]"),
-        "{text}"
+    assert_refused(
+        first!(aclnnInplaceFillTensorGetWorkspaceSize(out, two)),
+        "parameter value: expected a scalar or one element, got shape [2]",
     );
 }
