@@ -136,8 +136,12 @@ pub(crate) fn at_kernel(kernel: &str, stream: &Stream) -> Outcome<bool> {
             Action::Stop => stop_process(),
             Action::Delay(time) => {
                 let end = Instant::now() + time;
-                while !stream.aborted() && Instant::now() < end {
-                    thread::sleep(Duration::from_millis(5));
+                while !stream.aborted() {
+                    let left = end.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        break;
+                    }
+                    thread::sleep(left.min(Duration::from_millis(5)));
                 }
                 if stream.aborted() {
                     return Err(stream.abort_failure());

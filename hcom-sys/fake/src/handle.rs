@@ -55,14 +55,6 @@ impl<T> Table<T> {
             .remove(&handle.addr())
     }
 
-    /// All objects with their handles, in no order.
-    pub(crate) fn entries(&self) -> Vec<(usize, Arc<T>)> {
-        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        all.iter()
-            .map(|(&handle, object)| (handle, object.clone()))
-            .collect()
-    }
-
     /// All objects, in no order.
     pub(crate) fn all(&self) -> Vec<Arc<T>> {
         self.0

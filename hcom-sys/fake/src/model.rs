@@ -191,27 +191,16 @@ fn queue(model: &Arc<Model>, stream: &Arc<Stream>) -> Outcome {
         0 => stream,
         lane => &model.lanes[lane - 1],
     };
-    let mut rest = &model.steps[..];
-    while let Some((lane, first)) = rest.first() {
-        let queued = match first {
-            Step::RecordOutside(event) => {
-                rest = &rest[1..];
-                event.record(lane_of(*lane))
-            }
-            Step::WaitOutside(event) => {
-                rest = &rest[1..];
-                event.wait_on(lane_of(*lane), None)
-            }
-            _ => {
-                // Neighbours on one lane are queued at once.
-                let together = |(other, step): &&(usize, Step)| other == lane && !step.is_outside();
-                let length = rest.iter().take_while(together).count();
-                let works = rest[..length]
-                    .iter()
-                    .filter_map(|(_, step)| step.work(&records));
-                rest = &rest[length..];
-                lane_of(*lane).enqueue_all(works)
-            }
+    // Neighbours on one lane are queued at once.
+    let together = |(lane, step): &(usize, Step), (other, next): &(usize, Step)| {
+        lane == other && !step.is_outside() && !next.is_outside()
+    };
+    for steps in model.steps.chunk_by(together) {
+        let stream = lane_of(steps[0].0);
+        let queued = match &steps[0].1 {
+            Step::RecordOutside(event) => event.record(stream),
+            Step::WaitOutside(event) => event.wait_on(stream, None),
+            _ => stream.enqueue_all(steps.iter().filter_map(|(_, step)| step.work(&records))),
         };
         if let Err(failure) = queued {
             // What was queued already must not wait for what never will be.

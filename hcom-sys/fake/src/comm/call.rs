@@ -9,10 +9,10 @@ use hcom_sys::bindings::{self as sys, HcclDataType, HcclReduceOp, HcclResult};
 use super::collective::Collective;
 use super::exchange::{Exchange, Item};
 use super::operation::{Blocks, Cut, InPlace, Kind, Layout, Who};
-use super::{Communicator, find, group};
+use super::{Communicator, find, group, runtime};
 use crate::code;
 use crate::config;
-use crate::error::{Failure, Outcome, refuse};
+use crate::error::{Outcome, refuse};
 use crate::soc;
 use crate::span::Span;
 use crate::stream::{self, Stream};
@@ -364,7 +364,6 @@ fn collective(comm: Arc<Communicator>, call: &Call) -> Outcome<Collective> {
 }
 
 fn stream_of(comm: &Communicator, stream: *const c_void, name: &str) -> Outcome<Arc<Stream>> {
-    let runtime = |failure: Failure| Failure::new(sys::HCCL_E_RUNTIME.0 as i32, failure.text);
     let stream = stream::find(stream).map_err(runtime)?;
     if stream.device.id != comm.device.id {
         return hccl(

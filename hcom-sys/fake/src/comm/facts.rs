@@ -65,12 +65,14 @@ pub(crate) fn by_name(name: &str) -> Option<Arc<Communicator>> {
 
 /// What is known of the communicator of this name; where several ranks live in this process, that of the thread's device.
 pub(crate) fn named(name: &str) -> Option<Facts> {
-    let complete = COMMUNICATORS
-        .all()
-        .into_iter()
-        .map(|one| Facts::from(&*one));
-    let mut all: Vec<Facts> = complete.chain(pending::all()).collect();
-    all.retain(|facts| facts.name == name);
+    // Parts that wait first: one that becomes a communicator meanwhile is found twice, not missed.
+    let mut all: Vec<Facts> = pending::all().filter(|facts| facts.name == name).collect();
+    let complete = COMMUNICATORS.all().into_iter();
+    all.extend(
+        complete
+            .filter(|one| one.name == name)
+            .map(|one| Facts::from(&*one)),
+    );
     let device = device::current().map(|context| context.device.id);
     let own = all
         .iter()

@@ -4,15 +4,14 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::thread;
 
 use hcom_sys::bindings as sys;
 
-use super::Communicator;
-use super::exchange::{Exchange, Item};
+use super::exchange::Exchange;
 use super::operation::Kind;
+use super::{at_once, on_device, runtime};
 use crate::device;
-use crate::error::{Failure, Outcome, refuse};
+use crate::error::{Outcome, refuse};
 use crate::stream::{Stream, Work};
 
 /// Creates one communicator and hands it over.
@@ -107,7 +106,6 @@ pub(super) fn run(call: Call) -> Outcome {
 }
 
 fn enqueue(stream: &Arc<Stream>, work: Arc<dyn Work>) -> Outcome {
-    let runtime = |failure: Failure| Failure::new(sys::HCCL_E_RUNTIME.0 as i32, failure.text);
     stream.enqueue(work).map(|_| ()).map_err(runtime)
 }
 
@@ -145,45 +143,25 @@ pub(crate) fn end() -> Outcome {
 }
 
 fn merge(batches: &mut Vec<(Arc<Stream>, Exchange)>, stream: Arc<Stream>, exchange: Exchange) {
-    let Exchange { comm, items, .. } = exchange;
     let same = |(other, batch): &&mut (Arc<Stream>, Exchange)| {
-        Arc::ptr_eq(other, &stream) && Arc::ptr_eq(&batch.comm, &comm)
+        Arc::ptr_eq(other, &stream) && Arc::ptr_eq(&batch.comm, &exchange.comm)
     };
     match batches.iter_mut().find(same) {
-        Some((_, batch)) => batch.items.extend(items),
-        None => batches.push((stream, batch_of(comm, items))),
+        Some((_, batch)) => batch.items.extend(exchange.items),
+        None => {
+            let kind = Kind::Batch;
+            batches.push((stream, Exchange { kind, ..exchange }));
+        }
     }
 }
 
-fn batch_of(comm: Arc<Communicator>, items: Vec<Item>) -> Exchange {
-    Exchange {
-        comm,
-        kind: Kind::Batch,
-        items,
-    }
-}
-
-/// Runs all at once: each waits for its peers, which may be others of these.
+/// Each on the device of its call.
 fn set_up(setups: Vec<(Option<u32>, Setup)>) -> Vec<Outcome> {
-    let one = |device: Option<u32>, setup: Setup| {
-        let Some(device) = device.map(|device| device as i32) else {
-            return setup();
-        };
-        device::set(device)?;
-        let outcome = setup();
-        // The program's own use of the device keeps its count.
-        device::release(device);
-        outcome
+    let one = |(device, setup): (Option<u32>, Setup)| {
+        move || match device {
+            Some(device) => on_device(device as i32, setup),
+            None => setup(),
+        }
     };
-    thread::scope(|scope| {
-        let threads: Vec<_> = setups
-            .into_iter()
-            .map(|(device, setup)| scope.spawn(move || one(device, setup)))
-            .collect();
-        let panicked = || refuse(sys::HCCL_E_INTERNAL.0 as i32, "a creation panicked");
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| panicked()))
-            .collect()
-    })
+    at_once(setups.into_iter().map(one))
 }

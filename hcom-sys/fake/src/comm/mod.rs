@@ -64,7 +64,9 @@ pub(crate) use call::{Call, submit, submit_transfers};
 pub(crate) use facts::{Facts, by_name, facts, named};
 pub(crate) use operation::{Blocks, Kind};
 pub(crate) use rendezvous::MOST_RANKS;
-pub(crate) use setup::{check_name, init, init_from_table, root_info, split};
+pub(crate) use setup::{
+    at_once, check_name, init, init_from_table, on_device, root_info, runtime, split,
+};
 pub(crate) use told::deregister_window;
 
 /// One rank's end of a communicator.

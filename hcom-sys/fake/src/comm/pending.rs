@@ -17,19 +17,19 @@ use crate::handle::{Table, to_pointer};
 use crate::memory::lock;
 
 /// A part that waits for its members.
-pub(super) struct Pending {
+struct Pending {
     handle: usize,
-    pub(super) name: String,
+    name: String,
     rank: u32,
     size: u32,
-    pub(super) device: u32,
+    device: u32,
     /// Why it will never be, once that is known.
     failure: Mutex<Option<Failure>>,
     news: Condvar,
 }
 
 /// Parts that wait, and those that waited in vain.
-pub(super) static PENDING: Table<Pending> = Table::new();
+static PENDING: Table<Pending> = Table::new();
 
 /// Joins `plan` in a thread of its own with `join`; the handle.
 ///
@@ -76,12 +76,15 @@ pub(super) fn start(
     })
 }
 
-/// The communicator that a part becomes; waits for it. `None` when the handle names no part that waits.
+/// The communicator that a part becomes; waits for it. `None` when the handle names neither a part that waits nor one
+/// that has become a communicator since the caller looked.
 ///
 /// # Errors
 /// Why it will never be.
 pub(super) fn wait(comm: *const c_void) -> Option<Outcome<Arc<Communicator>>> {
-    let pending = PENDING.get(comm)?;
+    let Some(pending) = PENDING.get(comm) else {
+        return COMMUNICATORS.get(comm).map(Ok);
+    };
     let mut failure = lock(&pending.failure);
     loop {
         if let Some(reason) = &*failure {

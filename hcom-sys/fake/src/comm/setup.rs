@@ -1,19 +1,20 @@
 //! The ways to make a communicator: from a root info, from a rank table, or as a part of another one.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use hcom_sys::bindings::{self as sys, HcclRootInfo};
 
 use super::options::Options;
-use super::pending::{self, PENDING, Pending};
+use super::pending;
 use super::rank_table::RankTable;
 use super::rendezvous::{self, Member};
 use super::ticket::Ticket;
-use super::{COMMUNICATORS, Communicator};
+use super::{COMMUNICATORS, Communicator, named};
 use crate::config::{self, Config};
 use crate::device::{self, Device};
-use crate::error::{Outcome, refuse};
+use crate::error::{Failure, Outcome, refuse};
 use crate::handle;
 use crate::memory::lock;
 
@@ -29,10 +30,38 @@ pub(crate) fn root_info() -> Outcome<HcclRootInfo> {
 }
 
 fn current_device() -> Outcome<Arc<Device>> {
-    match device::current() {
-        Ok(context) => Ok(context.device.clone()),
-        Err(failure) => refuse(sys::HCCL_E_RUNTIME.0 as i32, failure.text),
-    }
+    let context = device::current().map_err(runtime)?;
+    Ok(context.device.clone())
+}
+
+/// A failure of the runtime as a call of the collective library reports it.
+pub(crate) fn runtime(failure: Failure) -> Failure {
+    Failure::new(sys::HCCL_E_RUNTIME.0 as i32, failure.text)
+}
+
+/// Runs `body` on a device. The program's own use of the device keeps its count.
+///
+/// # Errors
+/// `HCCL_E_RUNTIME` when the device cannot be used; those of `body`.
+pub(crate) fn on_device<T>(device: i32, body: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+    device::set(device).map_err(runtime)?;
+    let outcome = body();
+    device::release(device);
+    outcome
+}
+
+/// Runs all at once, each in a thread of its own: each waits for its peers, which may be others of these.
+pub(crate) fn at_once<T: Send>(
+    setups: impl Iterator<Item = impl FnOnce() -> Outcome<T> + Send>,
+) -> Vec<Outcome<T>> {
+    let panicked = || refuse(sys::HCCL_E_INTERNAL.0 as i32, "a creation panicked");
+    thread::scope(|scope| {
+        let threads: Vec<_> = setups.map(|setup| scope.spawn(setup)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| panicked()))
+            .collect()
+    })
 }
 
 /// A communicator that is about to be joined.
@@ -207,9 +236,7 @@ pub(crate) fn split(
 /// `HCCL_E_PARA`.
 pub(crate) fn check_name(name: &str) -> Outcome {
     let device = current_device()?.id;
-    let taken = |other: &Arc<Communicator>| other.name == name && other.device.id == device;
-    let waits = |other: &Arc<Pending>| other.name == name && other.device == device;
-    if COMMUNICATORS.all().iter().any(taken) || PENDING.all().iter().any(waits) {
+    if named(name).is_some_and(|known| known.device == device) {
         return para(format!("a communicator called {name} exists already"));
     }
     Ok(())

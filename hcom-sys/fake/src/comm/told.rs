@@ -27,6 +27,7 @@ pub(super) struct Told {
 
 /// A symmetric window.
 struct Window {
+    handle: usize,
     communicator: usize,
     address: usize,
     bytes: usize,
@@ -46,23 +47,23 @@ fn not_null(what: &str, pointer: *const c_void) -> Outcome {
 }
 
 /// Checks what must be 0 and what must not.
-fn plain(bytes: usize, zeros: [(&str, u64); 2]) -> Outcome {
+fn plain(bytes: usize, zeros: &[(&str, u64)]) -> Outcome {
     if bytes == 0 {
         return no(sys::HCCL_E_PARA, "the size is 0");
     }
     for (name, value) in zeros {
-        if value != 0 {
+        if *value != 0 {
             return no(sys::HCCL_E_PARA, format!("{name} is {value}; expected 0"));
         }
     }
     Ok(())
 }
 
-/// The span around `bytes` at `address`, if one holds them all.
-fn around<T>(spans: &mut Spans<T>, address: usize, bytes: usize) -> Option<(usize, &mut T)> {
+/// What belongs to the span around `bytes` at `address`, if one holds them all.
+fn around<T>(spans: &mut Spans<T>, address: usize, bytes: usize) -> Option<&mut T> {
     let (&start, (length, of)) = spans.range_mut(..=address).next_back()?;
     let inside = address - start <= *length && bytes <= *length - (address - start);
-    inside.then_some((start, of))
+    inside.then_some(of)
 }
 
 /// Adds a span.
@@ -101,7 +102,7 @@ impl Communicator {
         zeros: [(&str, u64); 2],
     ) -> Outcome {
         not_null("the range", base)?;
-        plain(bytes, zeros)?;
+        plain(bytes, &zeros)?;
         if !reserved::holds(base.addr(), bytes) {
             return no(
                 sys::HCCL_E_PARA,
@@ -156,9 +157,9 @@ impl Communicator {
         zeros: [(&str, u64); 2],
     ) -> Outcome {
         not_null("the memory", pointer)?;
-        plain(bytes, zeros)?;
+        plain(bytes, &zeros)?;
         let mut ranges = lock(&self.told.ranges);
-        let Some((_, active)) = around(&mut ranges, pointer.addr(), bytes) else {
+        let Some(active) = around(&mut ranges, pointer.addr(), bytes) else {
             return no(
                 sys::HCCL_E_PARA,
                 format!("{bytes} bytes at {pointer:p} lie in no range of HcclCommSetMemoryRange"),
@@ -178,7 +179,7 @@ impl Communicator {
         not_null("the memory", pointer)?;
         let mut ranges = lock(&self.told.ranges);
         let removed = around(&mut ranges, pointer.addr(), 0)
-            .and_then(|(_, active)| active.remove(&pointer.addr()));
+            .and_then(|active| active.remove(&pointer.addr()));
         match removed {
             Some(_) => Ok(()),
             None => no(
@@ -199,19 +200,20 @@ impl Communicator {
         flag: u32,
     ) -> Outcome<usize> {
         not_null("the window", pointer)?;
-        plain(bytes, [("", 0); 2])?;
+        plain(bytes, &[])?;
         if flag != 1 {
             return no(sys::HCCL_E_PARA, format!("flag is {flag}; expected 1"));
         }
         if let Err(failure) = memory::span(pointer, bytes) {
             return no(sys::HCCL_E_PARA, failure.text);
         }
+        let handle = handle::fresh();
         let window = Window {
+            handle,
             communicator: self.handle,
             address: pointer.addr(),
             bytes,
         };
-        let handle = handle::fresh();
         WINDOWS.insert(handle, Arc::new(window));
         Ok(handle)
     }
@@ -229,10 +231,9 @@ impl Communicator {
         let inside = |window: &Window| {
             let at = pointer.addr().checked_sub(window.address)?;
             let fits = at <= window.bytes && bytes <= window.bytes - at;
-            (window.communicator == self.handle && fits).then_some(at)
+            (window.communicator == self.handle && fits).then_some((window.handle, at))
         };
-        let mut all = WINDOWS.entries().into_iter();
-        match all.find_map(|(handle, window)| Some((handle, inside(&window)?))) {
+        match WINDOWS.all().iter().find_map(|window| inside(window)) {
             Some(found) => Ok(found),
             None => no(
                 sys::HCCL_E_NOT_FOUND,
@@ -243,9 +244,9 @@ impl Communicator {
 
     /// Ends the windows of a communicator that is destroyed.
     pub(super) fn forget_windows(&self) {
-        for (handle, window) in WINDOWS.entries() {
+        for window in WINDOWS.all() {
             if window.communicator == self.handle {
-                WINDOWS.remove(handle::to_pointer(handle));
+                WINDOWS.remove(handle::to_pointer(window.handle));
             }
         }
     }

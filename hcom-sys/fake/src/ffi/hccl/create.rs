@@ -294,21 +294,8 @@ pub unsafe extern "C" fn HcclCommInitAll(
 }
 
 fn init_all(devices: &[i32]) -> Vec<Outcome<Arc<Communicator>>> {
-    let runtime = |failure: Failure| Failure::new(sys::HCCL_E_RUNTIME.0 as i32, failure.text);
-    let on = |device: i32, body: &(dyn Fn() -> Outcome<Arc<Communicator>> + Sync)| {
-        device::set(device).map_err(runtime)?;
-        let outcome = body();
-        // The program's own use of the device keeps its count.
-        device::release(device);
-        outcome
-    };
     let ticket = thread::scope(|scope| {
-        let root = scope.spawn(|| {
-            device::set(devices[0]).map_err(runtime)?;
-            let ticket = comm::root_info();
-            device::release(devices[0]);
-            ticket
-        });
+        let root = scope.spawn(|| comm::on_device(devices[0], comm::root_info));
         root.join()
             .unwrap_or_else(|_| refuse(sys::HCCL_E_INTERNAL.0 as i32, "the root panicked"))
     });
@@ -316,24 +303,14 @@ fn init_all(devices: &[i32]) -> Vec<Outcome<Arc<Communicator>>> {
         Ok(ticket) => ticket,
         Err(failure) => return vec![Err(failure)],
     };
-    thread::scope(|scope| {
-        let ranks: Vec<_> = devices
-            .iter()
-            .enumerate()
-            .map(|(rank, &device)| {
-                let ticket = &ticket;
-                scope.spawn(move || {
-                    on(device, &|| {
-                        let ranks = devices.len() as u32;
-                        comm::init(ranks, ticket, rank as u32, Options::default())
-                    })
-                })
+    let ranks = devices.len() as u32;
+    let one = |(rank, &device): (usize, &i32)| {
+        let ticket = &ticket;
+        move || {
+            comm::on_device(device, || {
+                comm::init(ranks, ticket, rank as u32, Options::default())
             })
-            .collect();
-        let panicked = || refuse(sys::HCCL_E_INTERNAL.0 as i32, "a rank panicked");
-        ranks
-            .into_iter()
-            .map(|rank| rank.join().unwrap_or_else(|_| panicked()))
-            .collect()
-    })
+        }
+    };
+    comm::at_once(devices.iter().enumerate().map(one))
 }
