@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use hcom_sys::bindings as sys;
 use support::api::{Buffer, Comm, Stream, hccl, last_error};
-use support::{KINDS, Kind, Rank, equip, processes, ranks};
+use support::{KINDS, Kind, Rank, equip, processes, ranks, wait_for_all};
 
 const F32: sys::HcclDataType = sys::HCCL_DATA_TYPE_FP32;
 const SUM: sys::HcclReduceOp = sys::HCCL_REDUCE_SUM;
@@ -152,9 +152,7 @@ fn ranks_that_disagree_all_hear_both_sides() {
                 assert!(text.contains(&both), "case {case}: {text}");
                 assert_eq!(buffer.read::<f32>(4), [1.0, 2.0, 3.0, 4.0], "no data came");
                 // All must have heard before one destroys its end.
-                let (end, stream) = equip(&rank);
-                end.barrier(&stream).unwrap();
-                stream.synchronize().unwrap();
+                wait_for_all(&rank);
             }
         });
     }

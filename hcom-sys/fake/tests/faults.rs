@@ -8,7 +8,8 @@ use std::ffi::CString;
 use std::time::{Duration, Instant};
 
 use hcom_sys::bindings as sys;
-use support::api::{Buffer, Comm, Stream, acl, hccl, last_error};
+use support::api::{Buffer, Comm, Stream, acl, last_error};
+use support::communicator::name_of;
 use support::{KINDS, Kind, Rank, equip, processes, ranks};
 
 const F32: sys::HcclDataType = sys::HCCL_DATA_TYPE_FP32;
@@ -153,10 +154,7 @@ fn an_error_of_one_rank_is_an_error_of_all() {
         ranks(kind, 3, "an_error_of_one_rank_is_an_error_of_all", |rank| {
             let (comm, stream) = equip(&rank);
             // The name keeps the fault away from the tests that run beside this one in the same process.
-            let mut name = [0u8; 128];
-            hccl(c!(HcclGetCommName(comm.0, name.as_mut_ptr().cast()))).unwrap();
-            let name = String::from_utf8_lossy(&name);
-            let name = name.trim_end_matches('\0');
+            let name = name_of(&comm);
             let fault = format!("comm={name},kind=all_reduce,rank=2,op=3,do=error:507899");
             let fault = CString::new(fault).unwrap();
             if rank.rank == 2 {

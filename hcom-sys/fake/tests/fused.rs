@@ -4,12 +4,13 @@
 
 mod support;
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, CString, c_char};
 use std::ptr;
 
 use half::f16;
 use hcom_sys::bindings as sys;
 use support::api::{Buffer, acl, last_error};
+use support::communicator::name_of;
 use support::{KINDS, Rank, equip, ranks};
 
 const LOCAL: sys::aclmdlRICaptureMode = sys::ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL;
@@ -119,8 +120,7 @@ fn products_of_four_ranks() {
 fn products(rank: &Rank, size: u32) {
     let (comm, stream) = equip(rank);
     let (n, me) = (size as usize, rank.rank as usize);
-    let mut name = [0 as c_char; 128];
-    assert_eq!(c!(HcclGetCommName(comm.0, name.as_mut_ptr())).0, 0);
+    let name = CString::new(name_of(&comm)).unwrap();
     let (group, op) = (name.as_ptr(), c"sum".as_ptr());
     let x = Tensor::of(&[4, 3], &left(me, 0));
     // The right matrix lies column by column.
@@ -282,8 +282,7 @@ fn products(rank: &Rank, size: u32) {
 fn wrong_arguments_are_named() {
     ranks(KINDS[0], 1, "wrong_arguments_are_named", |rank| {
         let (comm, stream) = equip(&rank);
-        let mut name = [0 as c_char; 128];
-        assert_eq!(c!(HcclGetCommName(comm.0, name.as_mut_ptr())).0, 0);
+        let name = CString::new(name_of(&comm)).unwrap();
         let group = name.as_ptr();
         let x = Tensor::of(&[2, 2], &[1.0, 2.0, 3.0, 4.0]);
         let refused = |group: *const c_char, op: &CStr, mode: i64| {

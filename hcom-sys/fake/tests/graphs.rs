@@ -8,17 +8,12 @@ use std::ffi::{CString, c_void};
 use std::ptr;
 
 use hcom_sys::bindings as sys;
-use support::api::{Buffer, Stream, acl, last_error, reset_device, set_device};
+use support::api::{Buffer, Stream, acl, last_error};
+use support::on_device;
 
 const LOCAL: sys::aclmdlRICaptureMode = sys::ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL;
 const RELAXED: sys::aclmdlRICaptureMode = sys::ACL_MODEL_RI_CAPTURE_MODE_RELAXED;
 const D2D: sys::aclrtMemcpyKind = sys::ACL_MEMCPY_DEVICE_TO_DEVICE;
-
-fn on_device(device: u32, body: impl FnOnce()) {
-    set_device(device);
-    body();
-    reset_device(device);
-}
 
 fn event(ex: bool) -> *mut c_void {
     let mut event = ptr::null_mut();

@@ -10,7 +10,7 @@ use std::ptr;
 
 use hcom_sys::bindings::{self as sys, HcclDataType, HcclReduceOp, HcclSendRecvItem};
 use support::api::{Buffer, Comm, Stream, acl, hccl};
-use support::{KINDS, Kind, Rank, equip, ranks};
+use support::{KINDS, Kind, Rank, equip, ranks, wait_for_all};
 
 const F32: HcclDataType = sys::HCCL_DATA_TYPE_FP32;
 const I32: HcclDataType = sys::HCCL_DATA_TYPE_INT32;
@@ -36,88 +36,58 @@ const USUAL: Arguments = Arguments {
     root: 0,
 };
 
-/// What a rank calls: communicator, stream, send buffer, receive buffer, arguments.
-type Call = fn(&Comm, &Stream, *mut c_void, *mut c_void, Arguments) -> sys::HcclResult;
-
-fn all_reduce(
-    comm: &Comm,
-    stream: &Stream,
+/// Where a rank calls: handles, send buffer, receive buffer, arguments.
+#[derive(Clone, Copy)]
+struct Site {
+    comm: sys::HcclComm,
+    stream: sys::aclrtStream,
     from: *mut c_void,
     to: *mut c_void,
     a: Arguments,
-) -> sys::HcclResult {
+}
+
+/// What a rank calls.
+type Call = fn(Site) -> sys::HcclResult;
+
+fn all_reduce(s: Site) -> sys::HcclResult {
     c!(HcclAllReduce(
-        from, to, a.count, a.dtype, a.op, comm.0, stream.0
+        s.from, s.to, s.a.count, s.a.dtype, s.a.op, s.comm, s.stream
     ))
 }
 
-fn reduce(
-    comm: &Comm,
-    stream: &Stream,
-    from: *mut c_void,
-    to: *mut c_void,
-    a: Arguments,
-) -> sys::HcclResult {
+fn reduce(s: Site) -> sys::HcclResult {
     c!(HcclReduce(
-        from, to, a.count, a.dtype, a.op, a.root, comm.0, stream.0
+        s.from, s.to, s.a.count, s.a.dtype, s.a.op, s.a.root, s.comm, s.stream
     ))
 }
 
-fn reduce_scatter(
-    comm: &Comm,
-    stream: &Stream,
-    from: *mut c_void,
-    to: *mut c_void,
-    a: Arguments,
-) -> sys::HcclResult {
+fn reduce_scatter(s: Site) -> sys::HcclResult {
     c!(HcclReduceScatter(
-        from, to, a.count, a.dtype, a.op, comm.0, stream.0
+        s.from, s.to, s.a.count, s.a.dtype, s.a.op, s.comm, s.stream
     ))
 }
 
-fn broadcast(
-    comm: &Comm,
-    stream: &Stream,
-    _: *mut c_void,
-    to: *mut c_void,
-    a: Arguments,
-) -> sys::HcclResult {
+fn broadcast(s: Site) -> sys::HcclResult {
     c!(HcclBroadcast(
-        to, a.count, a.dtype, a.root, comm.0, stream.0
+        s.to, s.a.count, s.a.dtype, s.a.root, s.comm, s.stream
     ))
 }
 
-fn scatter(
-    comm: &Comm,
-    stream: &Stream,
-    from: *mut c_void,
-    to: *mut c_void,
-    a: Arguments,
-) -> sys::HcclResult {
+fn scatter(s: Site) -> sys::HcclResult {
     c!(HcclScatter(
-        from, to, a.count, a.dtype, a.root, comm.0, stream.0
+        s.from, s.to, s.a.count, s.a.dtype, s.a.root, s.comm, s.stream
     ))
 }
 
-fn all_gather(
-    comm: &Comm,
-    stream: &Stream,
-    from: *mut c_void,
-    to: *mut c_void,
-    a: Arguments,
-) -> sys::HcclResult {
-    c!(HcclAllGather(from, to, a.count, a.dtype, comm.0, stream.0))
+fn all_gather(s: Site) -> sys::HcclResult {
+    c!(HcclAllGather(
+        s.from, s.to, s.a.count, s.a.dtype, s.comm, s.stream
+    ))
 }
 
-fn all_to_all(
-    comm: &Comm,
-    stream: &Stream,
-    from: *mut c_void,
-    to: *mut c_void,
-    a: Arguments,
-) -> sys::HcclResult {
+fn all_to_all(s: Site) -> sys::HcclResult {
     c!(HcclAlltoAll(
-        from, a.count, a.dtype, to, a.count, a.dtype, comm.0, stream.0
+        s.from, s.a.count, s.a.dtype, s.to, s.a.count, s.a.dtype, s.comm, s.stream
     ))
 }
 
@@ -126,75 +96,45 @@ fn lists(count: u64) -> ([u64; 3], [u64; 3]) {
     ([count; 3], [0, count, 2 * count])
 }
 
-fn all_gather_v(
-    comm: &Comm,
-    stream: &Stream,
-    from: *mut c_void,
-    to: *mut c_void,
-    a: Arguments,
-) -> sys::HcclResult {
-    let (counts, at) = lists(a.count);
+fn all_gather_v(s: Site) -> sys::HcclResult {
+    let (counts, at) = lists(s.a.count);
     let (counts, at) = (counts.as_ptr().cast(), at.as_ptr().cast());
     c!(HcclAllGatherV(
-        from, a.count, to, counts, at, a.dtype, comm.0, stream.0
+        s.from, s.a.count, s.to, counts, at, s.a.dtype, s.comm, s.stream
     ))
 }
 
-fn reduce_scatter_v(
-    comm: &Comm,
-    stream: &Stream,
-    from: *mut c_void,
-    to: *mut c_void,
-    a: Arguments,
-) -> sys::HcclResult {
-    let (counts, at) = lists(a.count);
+fn reduce_scatter_v(s: Site) -> sys::HcclResult {
+    let (counts, at) = lists(s.a.count);
     let (counts, at) = (counts.as_ptr().cast(), at.as_ptr().cast());
     c!(HcclReduceScatterV(
-        from, counts, at, to, a.count, a.dtype, a.op, comm.0, stream.0
+        s.from, counts, at, s.to, s.a.count, s.a.dtype, s.a.op, s.comm, s.stream
     ))
 }
 
-fn all_to_all_v(
-    comm: &Comm,
-    stream: &Stream,
-    from: *mut c_void,
-    to: *mut c_void,
-    a: Arguments,
-) -> sys::HcclResult {
-    let (counts, at) = lists(a.count);
+fn all_to_all_v(s: Site) -> sys::HcclResult {
+    let (counts, at) = lists(s.a.count);
     let (counts, at) = (counts.as_ptr().cast(), at.as_ptr().cast());
     c!(HcclAlltoAllV(
-        from, counts, at, a.dtype, to, counts, at, a.dtype, comm.0, stream.0
+        s.from, counts, at, s.a.dtype, s.to, counts, at, s.a.dtype, s.comm, s.stream
     ))
 }
 
-fn all_to_all_vc(
-    comm: &Comm,
-    stream: &Stream,
-    from: *mut c_void,
-    to: *mut c_void,
-    a: Arguments,
-) -> sys::HcclResult {
-    let matrix = [a.count; 9];
+fn all_to_all_vc(s: Site) -> sys::HcclResult {
+    let matrix = [s.a.count; 9];
     c!(HcclAlltoAllVC(
-        from,
+        s.from,
         matrix.as_ptr().cast(),
-        a.dtype,
-        to,
-        a.dtype,
-        comm.0,
-        stream.0
+        s.a.dtype,
+        s.to,
+        s.a.dtype,
+        s.comm,
+        s.stream
     ))
 }
 
-fn barrier(
-    comm: &Comm,
-    stream: &Stream,
-    _: *mut c_void,
-    _: *mut c_void,
-    _: Arguments,
-) -> sys::HcclResult {
-    c!(HcclBarrier(comm.0, stream.0))
+fn barrier(s: Site) -> sys::HcclResult {
+    c!(HcclBarrier(s.comm, s.stream))
 }
 
 /// Runs what each rank calls after `before` operations that agree; all must hear all `words`, and no data may come.
@@ -206,8 +146,15 @@ fn differ(rank: &Rank, before: u32, words: &[&str], calls: [(Call, Arguments); 3
     stream.synchronize().unwrap();
     let send = Buffer::of(&vec![rank.rank as u8 + 1; BYTES]);
     let recv = Buffer::of(&vec![0xeeu8; BYTES]);
-    let (call, arguments) = calls[rank.rank as usize];
-    hccl(call(&comm, &stream, send.0, recv.0, arguments)).unwrap();
+    let (call, a) = calls[rank.rank as usize];
+    let site = Site {
+        comm: comm.0,
+        stream: stream.0,
+        from: send.0,
+        to: recv.0,
+        a,
+    };
+    hccl(call(site)).unwrap();
     let (code, text) = stream.synchronize().unwrap_err();
     assert_eq!(code, 507_018, "{text}");
     for word in words {
@@ -219,12 +166,10 @@ fn differ(rank: &Rank, before: u32, words: &[&str], calls: [(Call, Arguments); 3
         "no data came: {text}"
     );
     // The communicator is of no more use, and says why.
-    let (code, later) = hccl(call(&comm, &stream, send.0, recv.0, arguments)).unwrap_err();
+    let (code, later) = hccl(call(site)).unwrap_err();
     assert_eq!(code, sys::HCCL_E_REMOTE.0, "{later}");
     // All must have heard before one destroys its end.
-    let (end, stream) = equip(rank);
-    end.barrier(&stream).unwrap();
-    stream.synchronize().unwrap();
+    wait_for_all(rank);
 }
 
 /// Rank 1 differs from the others in one argument.
@@ -475,9 +420,7 @@ fn both_sides_of_a_transfer_are_compared() {
                         [rank.rank as i32 - 7; 8],
                         "no data came"
                     );
-                    let (end, stream) = equip(&rank);
-                    end.barrier(&stream).unwrap();
-                    stream.synchronize().unwrap();
+                    wait_for_all(&rank);
                 }
             }
         });
@@ -544,9 +487,7 @@ fn different_captures_must_not_be_replayed_together() {
                 for graph in [four, eight] {
                     acl(c!(aclmdlRIDestroy(graph))).unwrap();
                 }
-                let (end, stream) = equip(&rank);
-                end.barrier(&stream).unwrap();
-                stream.synchronize().unwrap();
+                wait_for_all(&rank);
             }
         });
     }
@@ -578,9 +519,7 @@ fn two_streams_without_an_order_that_all_keep_are_reported() {
                 Ok(()) => assert!(second.synchronize().is_err()),
                 Err((code, text)) => assert_eq!(code, sys::HCCL_E_REMOTE.0, "{text}"),
             }
-            let (end, stream) = equip(&rank);
-            end.barrier(&stream).unwrap();
-            stream.synchronize().unwrap();
+            wait_for_all(&rank);
         },
     );
 }

@@ -9,7 +9,7 @@ use std::ffi::c_void;
 
 use hcom_sys::bindings as sys;
 use support::api::{Buffer, Comm, Stream, hccl};
-use support::{KINDS, Kind, equip, ranks};
+use support::{KINDS, Kind, equip, ranks, wait_for_all};
 
 const F32: sys::HcclDataType = sys::HCCL_DATA_TYPE_FP32;
 const I32: sys::HcclDataType = sys::HCCL_DATA_TYPE_INT32;
@@ -119,9 +119,7 @@ fn blocks_that_do_not_match_are_refused_on_all_ranks() {
                         assert!(text.contains(what), "{text}");
                         assert_eq!(recv.read::<i32>(16), [-1; 16], "no data came");
                         // All must have heard before one destroys its end.
-                        let (end, stream) = equip(&rank);
-                        end.barrier(&stream).unwrap();
-                        stream.synchronize().unwrap();
+                        wait_for_all(&rank);
                     };
                 let me = rank.rank;
                 let at = [0u64, 5, 10];

@@ -11,14 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use hcom_sys::bindings as sys;
-use support::api::{Buffer, Stream, acl, last_error, reset_device, set_device};
-use support::processes;
-
-fn on_device(device: u32, body: impl FnOnce()) {
-    set_device(device);
-    body();
-    reset_device(device);
-}
+use support::api::{Buffer, Stream, acl, last_error};
+use support::{on_device, processes};
 
 fn host<T>(values: &mut [T]) -> *mut c_void {
     values.as_mut_ptr().cast()

@@ -9,17 +9,11 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hcom_sys::bindings as sys;
-use support::api::{Buffer, Stream, acl, counter, last_error, reset_device, set_device};
-use support::processes;
+use support::api::{Buffer, Stream, acl, counter, last_error};
+use support::{on_device, processes};
 
 const PIECE: usize = 2 << 20;
 const POLICY: sys::aclrtMemMallocPolicy = sys::ACL_MEM_MALLOC_HUGE_FIRST;
-
-fn on_device(device: u32, body: impl FnOnce()) {
-    set_device(device);
-    body();
-    reset_device(device);
-}
 
 fn physical() -> *mut c_void {
     let prop = sys::aclrtPhysicalMemProp {

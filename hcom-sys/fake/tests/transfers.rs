@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use hcom_sys::bindings::{self as sys, HcclSendRecvItem};
 use support::api::{Buffer, Comm, Stream, hccl};
-use support::{KINDS, Kind, equip, processes, ranks};
+use support::{KINDS, Kind, equip, processes, ranks, wait_for_all};
 
 const I32: sys::HcclDataType = sys::HCCL_DATA_TYPE_INT32;
 /// 24 bytes, and 4 MiB: nothing may depend on the size.
@@ -297,9 +297,7 @@ fn a_transfer_whose_sides_differ_is_refused_on_all_ranks() {
                         );
                     }
                     // All must have heard before one destroys its end.
-                    let (end, stream) = equip(&rank);
-                    end.barrier(&stream).unwrap();
-                    stream.synchronize().unwrap();
+                    wait_for_all(&rank);
                 }
             },
         );

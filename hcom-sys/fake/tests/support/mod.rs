@@ -253,6 +253,20 @@ impl Processes {
     }
 }
 
+/// Runs `body` on a device.
+pub(crate) fn on_device(device: u32, body: impl FnOnce()) {
+    api::set_device(device);
+    body();
+    api::reset_device(device);
+}
+
+/// Waits until all ranks have come here, on a communicator of its own.
+pub(crate) fn wait_for_all(rank: &Rank) {
+    let (comm, stream) = equip(rank);
+    comm.barrier(&stream).unwrap();
+    stream.synchronize().unwrap();
+}
+
 /// A stream and a communicator, as most tests want them.
 pub(crate) fn equip(rank: &Rank) -> (Comm, Stream) {
     (rank.join(), Stream::create())
