@@ -182,10 +182,7 @@ fn rows(
         let ty = Type::new(dtype, Shape::new([rows.clone(), size.clone()]));
         parts.push(context.reshape(value, &ty)?);
     }
-    match parts[..] {
-        [only] => Ok(only),
-        _ => context.push(Op::Concat, &parts, Attrs::new().with("dim", 1)),
-    }
+    context.joined(&parts, 1)
 }
 
 /// `value` cut into columns of `sizes`, in the shapes of the `outputs` at `positions`.
@@ -196,13 +193,7 @@ fn columns(
     sizes: &[Dim],
     outputs: &[Type],
 ) -> Result<Vec<ValueId>, ConvertError> {
-    let parts = match sizes {
-        [_] => vec![value],
-        _ => {
-            let attrs = Attrs::new().with("dim", 1).with("sizes", sizes.to_vec());
-            context.builder.push(Op::Split, &[value], attrs)?.to_vec()
-        }
-    };
+    let parts = context.split(value, 1, sizes.to_vec())?;
     let shaped = parts.into_iter().zip(positions);
     shaped
         .map(|(part, &position)| context.reshape(part, &outputs[position]))

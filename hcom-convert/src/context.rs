@@ -114,10 +114,29 @@ impl Context<'_> {
             let ty = Type::new(ty.dtype, Shape::new([elements(call, &ty)?]));
             flat.push(self.reshape(value, &ty)?);
         }
-        match flat[..] {
-            [only] => Ok(only),
-            _ => self.push(Op::Concat, &flat, Attrs::new().with("dim", 0)),
+        self.joined(&flat, 0)
+    }
+
+    /// `values` joined along `dim`; itself if there is only one.
+    pub(crate) fn joined(&mut self, values: &[ValueId], dim: u32) -> Result<ValueId, ConvertError> {
+        match values {
+            [only] => Ok(*only),
+            _ => self.push(Op::Concat, values, Attrs::new().with("dim", dim)),
         }
+    }
+
+    /// `value` cut along `dim` into pieces of these sizes; itself if there is only one.
+    pub(crate) fn split(
+        &mut self,
+        value: ValueId,
+        dim: u32,
+        sizes: Vec<Dim>,
+    ) -> Result<Vec<ValueId>, ConvertError> {
+        if sizes.len() == 1 {
+            return Ok(vec![value]);
+        }
+        let attrs = Attrs::new().with("dim", dim).with("sizes", sizes);
+        Ok(self.builder.push(Op::Split, &[value], attrs)?.to_vec())
     }
 
     /// Cuts the one dimension of `value` into pieces of these types.
@@ -128,14 +147,7 @@ impl Context<'_> {
         types: &[Type],
     ) -> Result<Vec<ValueId>, ConvertError> {
         let sizes = all_elements(call, types)?;
-        let pieces = match sizes[..] {
-            [_] => vec![value],
-            _ => {
-                let attrs = Attrs::new().with("dim", 0).with("sizes", sizes);
-                self.builder.push(Op::Split, &[value], attrs)?.to_vec()
-            }
-        };
-        pieces
+        self.split(value, 0, sizes)?
             .into_iter()
             .zip(types)
             .map(|(piece, ty)| self.reshape(piece, ty))

@@ -244,7 +244,7 @@ fn exchanged(
         Keep::Block(0) => (value, attrs, kept.shape.dims()[0].clone()),
         Keep::Block(dim) => {
             let sizes = of_each(&kept.shape.dims()[*dim as usize]);
-            let mut blocks = split(context, value, *dim, sizes)?;
+            let mut blocks = context.split(value, *dim, sizes)?;
             for block in &mut blocks {
                 *block = stacked(context, *block)?;
             }
@@ -263,21 +263,7 @@ fn exchanged(
     if matches!(keep, Keep::Root(root) if *root != own) {
         return Ok(Vec::new());
     }
-    split(context, all, 0, of_each(&piece))
-}
-
-/// `value` cut along `dim`; itself if it is not cut.
-fn split(
-    context: &mut Context<'_>,
-    value: ValueId,
-    dim: u32,
-    sizes: Vec<Dim>,
-) -> Result<Vec<ValueId>, ConvertError> {
-    if sizes.len() == 1 {
-        return Ok(vec![value]);
-    }
-    let attrs = Attrs::new().with("dim", dim).with("sizes", sizes);
-    Ok(context.builder.push(Op::Split, &[value], attrs)?.to_vec())
+    context.split(all, 0, of_each(&piece))
 }
 
 /// `value` with a new first dimension of 1.

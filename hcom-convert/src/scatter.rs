@@ -14,9 +14,9 @@ const CALL: &str = "scatter";
 ///
 /// # Errors
 /// [`ConvertError::NotInGroup`]; [`ConvertError::RankNotInGroup`] for the root;
-/// [`ConvertError::ListLength`] if the root does not give one tensor per rank, or another rank
-/// gives any; [`ConvertError::ListElement`] if one has another element type or number of elements
-/// than `output`; [`ConvertError::Symbolic`].
+/// [`ConvertError::ListLength`] if the root does not give one tensor per rank;
+/// [`ConvertError::Operand`] if another rank gives any; [`ConvertError::ListElement`] if one has
+/// another element type or number of elements than `output`; [`ConvertError::Symbolic`].
 pub fn convert(
     context: &mut Context<'_>,
     output: &Type,

@@ -5,7 +5,7 @@
 
 use crate::reduction::{self, Keep, Reduction};
 use crate::{Context, ConvertError};
-use hcom_ir::{Attr, Builder, Graph, Node, Op, ReduceOp, ValueId};
+use hcom_ir::{Attr, Builder, Graph, Node, Op, ReduceOp, ValueId, axis};
 use rustc_hash::FxHashMap;
 
 /// The graph that rank `rank` of `world_size` runs in place of `graph`: its reductions are ones
@@ -36,7 +36,7 @@ pub fn lower(graph: &Graph, rank: u32, world_size: u32) -> Result<Graph, Convert
         builder.set_location(node.location.clone());
         let names = node.results.iter().map(|&value| &*graph.value(value).name);
         let names: Vec<&str> = names.collect();
-        match (keep(node), node.group()) {
+        match (keep(graph, node), node.group()) {
             (Some(keep), Some(group)) => {
                 let mut context = Context {
                     builder: &mut builder,
@@ -73,12 +73,16 @@ fn reduction_of(node: &Node) -> Reduction {
 }
 
 /// What a rank keeps of the reduction that `node` is, if it is one.
-fn keep(node: &Node) -> Option<Keep> {
+fn keep(graph: &Graph, node: &Node) -> Option<Keep> {
     let number = |name| u32::try_from(node.attrs.int(name)).expect("the type rules checked it");
     match node.op {
         Op::AllReduce => Some(Keep::All),
         Op::Reduce => Some(Keep::Root(number("root"))),
-        Op::ReduceScatter if node.attrs.int("dim") >= 0 => Some(Keep::Block(number("dim"))),
+        Op::ReduceScatter => {
+            let rank = graph.ty(node.operands[0]).shape.rank();
+            let dim = axis(node.attrs.int("dim"), rank).expect("the type rules checked it");
+            Some(Keep::Block(dim as u32))
+        }
         Op::ReduceScatterUneven => Some(Keep::Rows(node.attrs.dims("counts").to_vec())),
         _ => None,
     }
@@ -126,21 +130,23 @@ graph @f(%x: i32[2]) -> {result} {{
 
     #[test]
     fn what_it_lacks_is_lowered_as_in_a_call() {
-        check(
-            "reduce_scatter %x, op = bxor",
-            "i32[1]",
-            0,
-            expect![[r#"
-                hcom 1
-                group @g = ranks(0, 1)
-                graph @f(%x: i32[2]) -> i32[1] {
-                  %1 = all_to_all %x, group = @g
-                  %2, %3 = split %1, dim = 0, sizes = [1, 1]
-                  %y = bit_xor %2, %3
-                  return %y
-                }
-            "#]],
-        );
+        for dim in ["", ", dim = -1"] {
+            check(
+                &format!("reduce_scatter %x, op = bxor{dim}"),
+                "i32[1]",
+                0,
+                expect![[r#"
+                    hcom 1
+                    group @g = ranks(0, 1)
+                    graph @f(%x: i32[2]) -> i32[1] {
+                      %1 = all_to_all %x, group = @g
+                      %2, %3 = split %1, dim = 0, sizes = [1, 1]
+                      %y = bit_xor %2, %3
+                      return %y
+                    }
+                "#]],
+            );
+        }
     }
 
     #[test]

@@ -100,7 +100,7 @@ pub use group::Group;
 pub use interpret::{InterpretError, RankResult, Waiting, interpret};
 pub use literal::{Element, Literal};
 pub use op::attr::{Attr, Attrs, ReduceOp, UnknownReduceOp};
-pub use op::infer::{Inferred, Site, infer};
+pub use op::infer::{Inferred, Site, axis, infer};
 pub use op::work::{Job, Work};
 pub use op::{
     AttrKind, AttrSpec, Class, Fallback, Op, OpInfo, Operands, UnknownOp, complete, info,

@@ -261,16 +261,6 @@ impl Mismatch {
     }
 }
 
-/// The first entry in which two sequences differ in their equal columns, or one has ended:
-/// position from 0, and what differs.
-pub fn first_difference(left: &[Row], right: &[Row]) -> Option<(usize, String)> {
-    let length = left.len().max(right.len());
-    (0..length).find_map(|at| match (left.get(at), right.get(at)) {
-        (Some(left), Some(right)) => Some((at, difference(left, right)?)),
-        _ => Some((at, "the sequences have different lengths".to_owned())),
-    })
-}
-
 fn difference(left: &Row, right: &Row) -> Option<String> {
     let (a, b) = (&left.uniform, &right.uniform);
     let what = if a.kind != b.kind {
@@ -292,48 +282,11 @@ fn difference(left: &Row, right: &Row) -> Option<String> {
 }
 
 /// Compares the sequences of all members of a group. `ranks[r]` is the global rank and
-/// `sequences[r]` the sequence of group rank `r`.
+/// `sequences[r]` the sequence of group rank `r`. The first difference is the error.
 pub fn check_rows<R: AsRef<[Row]>>(ranks: &[u32], sequences: &[R]) -> Result<(), Box<Mismatch>> {
-    let Some(first) = sequences.first().map(AsRef::as_ref) else {
-        return Ok(());
-    };
-    let at = |rank: usize, position: usize| {
-        sequences[rank]
-            .as_ref()
-            .get(position)
-            .cloned()
-            .map(Box::new)
-    };
-    let report = |position: usize, what: String, left: usize, right: usize| {
-        Err(Box::new(Mismatch {
-            seq: position as u64 + 1,
-            what,
-            ranks: [left, right].map(|rank| ranks.get(rank).copied().unwrap_or(rank as u32)),
-            left: at(left, position),
-            right: at(right, position),
-        }))
-    };
-    let uneven = (1..sequences.len())
-        .filter_map(|rank| {
-            let (position, what) = first_difference(first, sequences[rank].as_ref())?;
-            Some((position, rank, what))
-        })
-        .min();
-    let comparable = uneven
-        .as_ref()
-        .map_or(first.len(), |(position, ..)| *position);
-    for position in 0..comparable {
-        let columns: Vec<&RankColumns> = sequences
-            .iter()
-            .map(|sequence| &sequence.as_ref()[position].rank)
-            .collect();
-        if let Some((left, right, what)) = rank_difference(&columns) {
-            return report(position, what, left, right);
-        }
-    }
-    match uneven {
-        Some((position, rank, what)) => report(position, what, 0, rank),
+    match world::compare(ranks, sequences).next() {
         None => Ok(()),
+        Some(mismatch) => Err(Box::new(mismatch)),
     }
 }
 

@@ -133,24 +133,20 @@ impl Whole {
         }
     }
 
-    /// Whether the graph takes arguments of these sizes.
-    fn takes(&self, arguments: &[Tensor]) -> bool {
-        self.graph
-            .as_ref()
-            .is_none_or(|graph| sizes::bind(graph, &self.shapes, arguments).is_some())
+    /// The values of the graph's symbols for these arguments; none if it does not take them.
+    fn takes(&self, arguments: &[Tensor]) -> Option<Bindings> {
+        match &self.graph {
+            Some(graph) => sizes::bind(graph, &self.shapes, arguments),
+            None => Some(Bindings::new()),
+        }
     }
 
-    /// The executable for arguments of these sizes, made by `make` where there is none yet; none
+    /// The executable for these values of the symbols, made by `make` where there is none yet; none
     /// if the function does nothing.
-    fn executable(
-        &self,
-        arguments: &[Tensor],
-        make: Make<'_>,
-    ) -> Result<Option<Launchable>, Error> {
+    fn executable(&self, bindings: Bindings, make: Make<'_>) -> Result<Option<Launchable>, Error> {
         let Some(graph) = &self.graph else {
             return Ok(None);
         };
-        let bindings = sizes::bind(graph, &self.shapes, arguments).unwrap_or_default();
         if self.varies {
             return Ok(Some(make(&graph.bind(&bindings)?)?));
         }
@@ -180,10 +176,12 @@ impl Whole {
                 .all(|(tensor, argument)| arguments[*argument].is_same(tensor))
     }
 
-    /// Runs the graph on `arguments` and returns what the function would.
+    /// Runs the graph on `arguments`, for which its symbols have these values, and returns what the
+    /// function would.
     pub(crate) fn launch(
         &self,
         arguments: &[Tensor],
+        bindings: Bindings,
         make: Make<'_>,
         run: Run<'_>,
     ) -> Result<Vec<Tensor>, Error> {
@@ -192,7 +190,7 @@ impl Whole {
             Source::Captured(tensor) => Some(tensor.clone()),
             Source::Output(_) => None,
         };
-        let outputs: Vec<Tensor> = match self.executable(arguments, make)? {
+        let outputs: Vec<Tensor> = match self.executable(bindings, make)? {
             Some(executable) => {
                 let inputs: Vec<Tensor> = self.inputs.iter().filter_map(outside).collect();
                 let arrays = executable.run(&inputs, &self.written, run)?;
@@ -224,10 +222,18 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    pub(crate) fn find(&self, guards: &Guards, arguments: &[Tensor]) -> Option<Arc<Whole>> {
-        let fits = |whole: &&Arc<Whole>| whole.fits(arguments) && whole.takes(arguments);
-        let of = |guards: &Guards| -> Option<Arc<Whole>> {
-            self.wholes.get(guards)?.iter().find(fits).cloned()
+    /// The graph for a call, with the values that its symbols have in it.
+    pub(crate) fn find(
+        &self,
+        guards: &Guards,
+        arguments: &[Tensor],
+    ) -> Option<(Arc<Whole>, Bindings)> {
+        let fitting = |whole: &Arc<Whole>| match whole.fits(arguments) {
+            true => Some((Arc::clone(whole), whole.takes(arguments)?)),
+            false => None,
+        };
+        let of = |guards: &Guards| -> Option<(Arc<Whole>, Bindings)> {
+            self.wholes.get(guards)?.iter().find_map(fitting)
         };
         of(guards).or_else(|| of(&guards.of_any_size()))
     }

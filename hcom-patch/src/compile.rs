@@ -196,9 +196,10 @@ where
         let guards = self.guards(arguments);
         // No lock is held while a graph runs or a function records.
         let whole = lock(&state).cache.find(&guards, arguments);
-        if let Some(whole) = whole {
+        if let Some((whole, bindings)) = whole {
             let pieces = self.pieces(&rank, &state);
-            let results = whole.launch(arguments, &|graph| pieces.find(graph), &mut plain)?;
+            let make = |graph: &Graph| pieces.find(graph);
+            let results = whole.launch(arguments, bindings, &make, &mut plain)?;
             lock(&state).report.replays += 1;
             return Ok(results);
         }
@@ -219,10 +220,12 @@ where
         let guards = self.guards(arguments);
         let state = state.ok_or(Error::NoGraph)?;
         let whole = lock(&state).cache.find(&guards, arguments);
+        let (whole, bindings) = whole.ok_or(Error::NoGraph)?;
         let pieces = self.pieces(&rank, &state);
         let mut trace = None;
-        let results = whole.ok_or(Error::NoGraph)?.launch(
+        let results = whole.launch(
             arguments,
+            bindings,
             &|graph| pieces.find(graph),
             &mut |executable, inputs| {
                 let (outputs, traced) = executable.run_traced(inputs)?;

@@ -7,7 +7,7 @@
 
 use hcom_ir::{DType, Dim, GroupId, Literal, Node, Op, ReduceOp, Type};
 
-use super::compute::{Piece, cut, cut_all, join, number, reshaped};
+use super::compute::{Piece, cut, cut_all, join, number, position, reshaped};
 use super::draft::{Draft, Edge, dtype, int, ints, string};
 use super::proto::AttrDef;
 
@@ -165,8 +165,8 @@ impl Call<'_, '_> {
     }
 
     fn dim(&self) -> usize {
-        // Dimensions are not negative once the type rules have seen them.
-        self.node.attrs.int("dim").max(0) as usize
+        let rank = self.draft.graph.ty(self.node.operands[0]).shape.rank();
+        position(self.node.attrs.int("dim"), rank)
     }
 
     fn reduction(&mut self, x: &Edge, ty: Type) -> Result<Edge, String> {

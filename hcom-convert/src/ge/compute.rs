@@ -1,6 +1,6 @@
 //! The engine's operators for operations without communication.
 
-use hcom_ir::{Attr, DType, Dim, Literal, Node, Op, Shape, Type};
+use hcom_ir::{Attr, DType, Dim, Literal, Node, Op, Shape, Type, axis};
 
 use super::draft::{Draft, Edge, boolean, dims, dtype, float, int, ints, string};
 
@@ -43,7 +43,8 @@ pub(super) fn lower(draft: &mut Draft<'_>, node: &Node) -> Result<(), Reason> {
         }
         Op::Matmul => site.matmul(),
         Op::LayerNorm | Op::RmsNorm => site.norm(),
-        Op::Reshape | Op::Expand => site.shaped()?,
+        Op::Reshape => reshaped(site.draft, site.name, &operands[0], site.ty)?,
+        Op::Expand => site.expanded()?,
         Op::Slice => site.slice()?,
         Op::Concat => site.concat(),
         Op::Sum | Op::Mean | Op::Max | Op::Argmax => site.reduction(),
@@ -212,18 +213,16 @@ impl Site<'_, '_> {
             .swap_remove(0)
     }
 
-    /// `reshape` and `expand`, whose shape is an operand of the engine's operators.
-    fn shaped(self) -> Result<Edge, Reason> {
+    /// `expand`, whose shape is an operand of the engine's operator.
+    fn expanded(self) -> Result<Edge, Reason> {
         let shape = shape(self.draft, &self.ty.shape)?;
+        if self.ty.shape.as_fixed().is_none() {
+            return Err("the engine expands to sizes that are known".to_owned());
+        }
         let operands = [("x", &self.operands[0]), ("shape", &shape)];
-        let (kind, attrs) = match self.node.op {
-            Op::Reshape => ("Reshape", vec![("axis", int(0)), ("num_axes", int(-1))]),
-            _ if self.ty.shape.as_fixed().is_none() => {
-                return Err("the engine expands to sizes that are known".to_owned());
-            }
-            _ => ("BroadcastTo", Vec::new()),
-        };
-        Ok(self.draft.one(kind, self.name, &operands, attrs, self.ty))
+        Ok(self
+            .draft
+            .one("BroadcastTo", self.name, &operands, Vec::new(), self.ty))
     }
 
     fn slice(self) -> Result<Edge, Reason> {
@@ -231,16 +230,18 @@ impl Site<'_, '_> {
         let x = &self.operands[0];
         let dim = position(attrs.int("dim"), x.ty.shape.rank());
         let [start, end] = ["start", "end"].map(|name| attrs.dim(name));
-        let whole = *end == x.ty.shape.dims()[dim];
         let fixed = |dim: &Dim| {
             let reason = || "the engine cuts at positions that are known".to_owned();
             dim.as_fixed().map(|size| size as i64).ok_or_else(reason)
         };
-        let end = if whole { 0 } else { fixed(end)? };
+        let end = match *end == x.ty.shape.dims()[dim] {
+            true => None,
+            false => Some(fixed(end)?),
+        };
         let piece = Piece {
             dim,
             start: fixed(start)?,
-            end: (!whole).then_some(end),
+            end,
             step: attrs.int("step"),
         };
         Ok(cut(self.draft, self.name, x, piece, self.ty))
@@ -531,8 +532,8 @@ fn one_unknown(sizes: &[Dim]) -> Result<Vec<i64>, Reason> {
 }
 
 /// The dimension that `dim`, counted from the end when negative, means.
-fn position(dim: i64, rank: usize) -> usize {
-    (if dim < 0 { dim + rank as i64 } else { dim }) as usize
+pub(super) fn position(dim: i64, rank: usize) -> usize {
+    axis(dim, rank).expect("the type rules checked it")
 }
 
 /// A number as a constant of rank 0: an integer, or a float.

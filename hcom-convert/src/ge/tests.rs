@@ -129,6 +129,21 @@ fn gathers_and_exchanges() {
 }
 
 #[test]
+fn dimensions_count_from_either_end() {
+    for call in ["all_gather %x", "reduce_scatter %x, op = sum"] {
+        let model = |dim: i64| {
+            let graph = of(
+                "%x: f32[3, 6]",
+                &format!("%y = {call}, dim = {dim}, group = @g"),
+            );
+            lower(&graph, &options(0)).unwrap()
+        };
+        assert_eq!(ops(&model(-1)), ops(&model(1)));
+        assert_ne!(ops(&model(-1)), ops(&model(0)));
+    }
+}
+
+#[test]
 fn reductions_through_wider_types_and_other_dimensions() {
     check(
         "%x: bf16[3, 6], %m: bool[4], %i: f16[3]",

@@ -272,7 +272,7 @@ impl Site<'_> {
 }
 
 /// `dim` as an index below `rank`; negative ones count from the end.
-pub(crate) fn axis(dim: i64, rank: usize) -> Option<usize> {
+pub fn axis(dim: i64, rank: usize) -> Option<usize> {
     let rank = i64::try_from(rank).ok()?;
     let index = if dim < 0 { dim.checked_add(rank)? } else { dim };
     (0..rank).contains(&index).then_some(index as usize)

@@ -139,7 +139,7 @@ pub fn differences<G: Borrow<Graph>>(graphs: &[G]) -> Vec<Difference> {
             group: group.clone(),
             mismatch,
         };
-        found.extend(compare(ranks, &sequences).into_iter().map(of_group));
+        found.extend(compare(ranks, &sequences).map(of_group));
     }
     let all: Vec<Transfer> = (0..)
         .zip(graphs)
@@ -151,25 +151,30 @@ pub fn differences<G: Borrow<Graph>>(graphs: &[G]) -> Vec<Difference> {
     found
 }
 
-/// All differences between the sequences of a group.
-fn compare(ranks: &[u32], sequences: &[Vec<Row>]) -> Vec<Mismatch> {
-    let longest = sequences.iter().map(Vec::len).max().unwrap_or(0);
+/// All differences between the sequences of a group, by position.
+pub(super) fn compare<R: AsRef<[Row]>>(
+    ranks: &[u32],
+    sequences: &[R],
+) -> impl Iterator<Item = Mismatch> {
+    let entry = move |of: usize, at: usize| sequences[of].as_ref().get(at);
+    let lengths = sequences.iter().map(|sequence| sequence.as_ref().len());
+    let longest = lengths.max().unwrap_or(0);
     // Members whose sequence still stands beside that of the first.
     let mut beside: Vec<usize> = (1..sequences.len()).collect();
-    let mut found = Vec::new();
-    for at in 0..longest {
+    (0..longest).flat_map(move |at| {
+        let mut found = Vec::new();
         let mut report = |what: String, left: usize, right: usize| {
-            let row = |of: usize| sequences[of].get(at).cloned().map(Box::new);
+            let row = |of: usize| entry(of, at).cloned().map(Box::new);
             found.push(Mismatch {
                 seq: at as u64 + 1,
                 what,
-                ranks: [left, right].map(|of| ranks[of]),
+                ranks: [left, right].map(|of| ranks.get(of).copied().unwrap_or(of as u32)),
                 left: row(left),
                 right: row(right),
             });
         };
         let mut fits = beside.len() + 1 == sequences.len();
-        beside.retain(|&of| match (sequences[0].get(at), sequences[of].get(at)) {
+        beside.retain(|&of| match (entry(0, at), entry(of, at)) {
             (None, None) => false,
             (Some(left), Some(right)) => match difference(left, right) {
                 None => true,
@@ -186,16 +191,14 @@ fn compare(ranks: &[u32], sequences: &[Vec<Row>]) -> Vec<Mismatch> {
             }
         });
         if fits && beside.len() + 1 == sequences.len() {
-            let columns: Vec<&RankColumns> = sequences
-                .iter()
-                .map(|sequence| &sequence[at].rank)
-                .collect();
+            let rows = sequences.iter().map(|sequence| &sequence.as_ref()[at]);
+            let columns: Vec<&RankColumns> = rows.map(|row| &row.rank).collect();
             if let Some((left, right, what)) = rank_difference(&columns) {
                 report(what, left, right);
             }
         }
-    }
-    found
+        found
+    })
 }
 
 /// The transfers that have no partner or another one, by channel.

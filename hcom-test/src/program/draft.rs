@@ -1,6 +1,6 @@
 //! The graphs of one rank, as far as they have come.
 
-use hcom_convert::{Call, Context, ConvertError};
+use hcom_convert::{Call, Context};
 use hcom_ir::{Attrs, Builder, DType, Graph, Group, GroupId, Literal, Op, Type, ValueId};
 
 use super::random::{Grain, Random, data};
@@ -166,7 +166,7 @@ impl Draft {
     }
 
     /// Adds a reduction: one operation to the meaning, what recording `call` makes of it to what
-    /// runs. `None` when the call is refused.
+    /// runs.
     pub(super) fn reduce(
         &mut self,
         op: Op,
@@ -174,23 +174,20 @@ impl Draft {
         attrs: Attrs,
         call: &Call,
         group: &Group,
-    ) -> Option<Vec<Value>> {
+    ) -> Vec<Value> {
         let id = self.group(group);
         let mut context = Context {
             builder: &mut self.running,
             rank: self.rank,
             world_size: self.world_size,
         };
-        let runs = match hcom_convert::convert(&mut context, call, &[operand.running], id) {
-            Ok(runs) => runs,
-            Err(ConvertError::Reduction { .. }) => return None,
-            Err(error) => panic!("seed {}: {call:?}: {error}", self.seed),
-        };
+        let runs = hcom_convert::convert(&mut context, call, &[operand.running], id)
+            .unwrap_or_else(|error| panic!("seed {}: {call:?}: {error}", self.seed));
         let meant = self
             .meaning
             .push(op, &[operand.meaning], attrs.with("group", id))
             .unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));
-        Some(self.results(&meant, &runs))
+        self.results(&meant, &runs)
     }
 
     /// The group, declared in both graphs.

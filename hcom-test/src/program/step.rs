@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use hcom_convert::support::{self, Entry};
+use hcom_convert::support::{self, Entry, Support};
 use hcom_convert::{Call, Reduction, Root};
 use hcom_ir::capabilities::Chip;
 use hcom_ir::{Attrs, DType, Group, Op, ReduceOp, Type};
@@ -174,10 +174,10 @@ impl Style {
                     }
                 }
             };
-            if !self.calls {
+            if self.calls {
+                draft.reduce(op, operand, attrs, &call, &group);
+            } else {
                 draft.communicate(op, &[operand], attrs, &group);
-            } else if draft.reduce(op, operand, attrs, &call, &group).is_none() {
-                return;
             }
         }
     }
@@ -200,7 +200,9 @@ impl Style {
         CALLS
             .iter()
             .find(|entry| (entry.call, entry.reduction, entry.dtype) == (name, Some(reduce), dtype))
-            .is_some_and(|entry| !entry.absent.contains(&chip))
+            .is_some_and(|entry| {
+                !matches!(entry.support, Support::Refused(_)) && !entry.absent.contains(&chip)
+            })
     }
 
     fn exchange(&self, step: u64, drafts: &mut [Draft], random: &mut Random) {
