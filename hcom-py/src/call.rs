@@ -21,8 +21,6 @@ pub(crate) struct Spec {
     /// Number of dimensions of each output.
     outputs: Vec<usize>,
     reduction: Option<String>,
-    /// The factor of a premultiplied sum.
-    factor: Option<f64>,
     /// Root, or peer of a transfer, as a rank of the group.
     root: Option<u32>,
     #[serde(default)]
@@ -132,16 +130,14 @@ impl Sized {
         convert(&mut context, &self.call, &operands, id).map_err(invalid)
     }
 
-    /// The graph of this call alone, and its outputs.
-    pub(crate) fn graph(&self, group: &Group, rank: u32) -> Result<(Graph, Vec<ValueId>), PyErr> {
+    /// The graph of this call alone.
+    pub(crate) fn graph(&self, group: &Group, rank: u32) -> Result<Graph, PyErr> {
         let mut builder = Builder::new(self.call.name());
         let outputs = self.push(&mut builder, group, rank)?;
         let named = (0..)
             .zip(&outputs)
             .map(|(index, &value)| (format!("y{index}"), value));
-        let graph = builder.finish(named.collect()).map_err(invalid)?;
-        let outputs = graph.outputs().to_vec();
-        Ok((graph, outputs))
+        builder.finish(named.collect()).map_err(invalid)
     }
 }
 
@@ -153,10 +149,7 @@ fn call(spec: &Spec, outputs: Vec<Type>, splits: Splits, peer: Option<u32>) -> R
             .as_deref()
             .ok_or_else(|| missing("reduction"))?;
         let op: ReduceOp = name.parse().map_err(invalid)?;
-        Ok(Reduction {
-            op,
-            factor: spec.factor,
-        })
+        Ok(Reduction { op, factor: None })
     };
     let root = || {
         peer.or(spec.root)

@@ -86,8 +86,7 @@ struct State {
 struct Prepared {
     spec: Arc<Spec>,
     call: Sized,
-    graph: Graph,
-    outputs: Vec<ValueId>,
+    graph: Arc<Graph>,
 }
 
 /// A call that was issued.
@@ -154,10 +153,11 @@ impl World {
     fn check(&self, py: Python<'_>, calls: Vec<(String, Vec<u64>)>) -> PyResult<()> {
         let mut builder = Builder::new("program");
         for (text, sizes) in &calls {
-            if self.0.spec(text)?.compared_each_time() {
+            let spec = self.0.spec(text)?;
+            if spec.compared_each_time() {
                 continue;
             }
-            let call = Sized::new(&*self.0.spec(text)?, sizes, self.0.peer)?;
+            let call = Sized::new(&spec, sizes, self.0.peer)?;
             call.push(&mut builder, &self.0.group, self.0.runtime.rank())?;
         }
         let graph = builder.finish(Vec::new()).map_err(invalid)?;
@@ -171,7 +171,7 @@ impl World {
         if rows.is_empty() || self.0.state().compared.contains(&key) {
             return Ok(());
         }
-        self.0.compare(py, graph, "")?;
+        self.0.compare(py, Arc::new(graph), "")?;
         self.0.state().compared.insert(key);
         Ok(())
     }
@@ -272,18 +272,13 @@ impl Inner {
         }
         let spec = self.spec(text)?;
         let call = Sized::new(&spec, &key.1, self.peer)?;
-        let (graph, outputs) = call.graph(&self.group, self.runtime.rank())?;
-        let prepared = Arc::new(Prepared {
-            spec,
-            call,
-            graph,
-            outputs,
-        });
+        let graph = Arc::new(call.graph(&self.group, self.runtime.rank())?);
+        let prepared = Arc::new(Prepared { spec, call, graph });
         self.state().calls.insert(key, prepared.clone());
         Ok(prepared)
     }
 
-    fn compare(self: &Arc<Inner>, py: Python<'_>, graph: Graph, at: &str) -> PyResult<()> {
+    fn compare(self: &Arc<Inner>, py: Python<'_>, graph: Arc<Graph>, at: &str) -> PyResult<()> {
         let inner = self.clone();
         let compared = interruptible(py, move || {
             let timeout = inner.runtime.settings().timeout;
@@ -299,15 +294,11 @@ impl Inner {
         self.collect();
         let mut inputs = Vec::with_capacity(data.len());
         for (data, ty) in data.iter().zip(&call.call.inputs) {
-            let shape = ty.shape.as_fixed().unwrap_or_default();
-            let idle = self
-                .state()
-                .idle
-                .get_mut(&(ty.dtype, shape.clone()))
-                .and_then(Vec::pop);
+            let key = (ty.dtype, ty.shape.as_fixed().unwrap_or_default());
+            let idle = self.state().idle.get_mut(&key).and_then(Vec::pop);
             let array = match idle {
                 Some(array) => array,
-                None => self.staging(ty.dtype, &shape)?,
+                None => self.staging(key.0, &key.1)?,
             };
             data.copy_to(&array)?;
             inputs.push(array);
@@ -325,7 +316,7 @@ impl Inner {
             let results = self.runtime.eager(node.op, &node.attrs, over, &operands)?;
             values.extend(node.results.iter().copied().zip(results));
         }
-        let used = call.outputs.iter().filter(|_| !call.spec.unused);
+        let used = call.graph.outputs().iter().filter(|_| !call.spec.unused);
         let outputs = used.map(|value| values[value].clone()).collect();
         let spare = self.state().fences.pop();
         let fence = match spare {

@@ -130,7 +130,7 @@ class Pool:
 
 
 def pytest_addoption(parser):
-    parser.addoption("--full", action="store_true", help="also the slow tests: 4 ranks, other packages")
+    parser.addoption("--full", action="store_true", help="also the slow tests, on 4 ranks")
 
 
 def pytest_configure(config):

@@ -301,11 +301,6 @@ def test_roots_are_named_in_either_numbering(four):
 
 
 def huge(rank):
-    def model(x):
-        out = x.new_empty(2, x.shape[0])
-        dist.all_gather_into_tensor(out, x)
-        return out
-
     with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True):
         x = torch.empty(2**31 + 8, dtype=torch.int8)
         return list(torch.ops.hcom.all_gather_into_tensor([x], [*x.shape, 2, *x.shape], [2], [-1, -1], "int8", "", -1, 0, False, "0")[0].shape)

@@ -53,7 +53,7 @@ fn build(out: &Path, release: bool) -> Result<PathBuf> {
         &tools::target().join(profile).join(ascend_home::LIBRARY),
     )?;
     let python = environment("build", |python| {
-        tools::run(pip(python).args(["install", "--quiet", "maturin>=1.9,<2"]))
+        tools::run(tools::pip_of(python).args(["install", "--quiet", "maturin>=1.9,<2"]))
     })?;
     let folder = out.join(profile);
     if folder.exists() {
@@ -78,27 +78,31 @@ fn build(out: &Path, release: bool) -> Result<PathBuf> {
 
 /// Installs the wheel beside torch and runs pytest on 2 ranks.
 pub(crate) fn test() -> Result<()> {
-    test_with(TORCH, &[])
+    test_with(&for_tests()?, TORCH, &[])
 }
 
 /// The slow tests too, and all of it again beside the oldest torch.
 pub(crate) fn test_full() -> Result<()> {
-    test_with(TORCH, &["--full"])?;
-    test_with(OLDEST_TORCH, &[])
+    let wheel = for_tests()?;
+    test_with(&wheel, TORCH, &["--full"])?;
+    test_with(&wheel, OLDEST_TORCH, &[])
 }
 
-fn test_with(torch: &str, arguments: &[&str]) -> Result<()> {
-    let wheel = build(&tools::target().join("wheels"), false)?;
+fn for_tests() -> Result<PathBuf> {
+    build(&tools::target().join("wheels"), false)
+}
+
+fn test_with(wheel: &Path, torch: &str, arguments: &[&str]) -> Result<()> {
     let package = tools::root().join("hcom-py");
     let python = environment(&format!("torch-{torch}"), |python| {
         let mut install = Command::new(python);
         install.arg(package.join("tools/torch_cpu.py")).arg(torch);
         tools::run(&mut install)?;
-        tools::run(pip(python).args(["install", "--quiet", "pytest>=8"]))
+        tools::run(tools::pip_of(python).args(["install", "--quiet", "pytest>=8"]))
     })?;
-    let mut install = pip(&python);
+    let mut install = tools::pip_of(&python);
     install.args(["install", "--quiet", "--no-deps", "--force-reinstall"]);
-    tools::run(install.arg(&wheel))?;
+    tools::run(install.arg(wheel))?;
     let mut pytest = Command::new(&python);
     pytest
         .args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"])
@@ -128,12 +132,6 @@ fn environment(name: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<Pat
     fill(&python)?;
     fs::write(&complete, "")?;
     Ok(python)
-}
-
-fn pip(python: &Path) -> Command {
-    let mut command = Command::new(python);
-    command.args(["-m", "pip", "--disable-pip-version-check"]);
-    command
 }
 
 /// Where things lie that outlive a checkout: `HCOM_CACHE_DIR`, else `hcom` in the user's cache folder.

@@ -46,9 +46,9 @@ def _group(group: Any) -> Any:
     return c10d._get_default_group() if group is None else group
 
 
-def _outside(group: Any) -> bool:
-    """Whether this rank is no member, so that the call does nothing, as it does in torch."""
-    return c10d._rank_not_in_group(group)
+def _member(group: Any) -> Any:
+    """The group; ``None`` when this rank is no member, so that the call does nothing, as it does in torch."""
+    return None if c10d._rank_not_in_group(group) else _group(group)
 
 
 def _ranks(group: Any) -> list[int]:
@@ -72,7 +72,7 @@ def _peer(call: str, role: str, group: Any, rank: int | None, group_rank: int | 
 
 
 def _reduction(op: Any) -> str:
-    """The name of a reduction; a premultiplied sum carries its factor."""
+    """The name of a reduction."""
     for name in ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR"):
         if op == getattr(ReduceOp, name):
             return {"PRODUCT": "prod"}.get(name, name.lower())
@@ -91,8 +91,8 @@ def _capture(
     out_splits: list[int] | None = None,
     in_splits: list[int] | None = None,
     asynchronous: bool = False,
-) -> None:
-    """Puts the call into the graph and its results into ``outputs``."""
+) -> Work | None:
+    """Puts the call into the graph and its results into ``outputs``; returns the handle of an asynchronous one."""
     sizes = []
     for tensor in inputs:
         sizes.extend(tensor.shape)
@@ -125,33 +125,28 @@ def _capture(
     )
     for output, result in zip(outputs, results):
         output.copy_(result)
-
-
-def _done(async_op: bool) -> Work | None:
-    return Work() if async_op else None
+    return Work() if asynchronous else None
 
 
 def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
     """``torch.distributed.all_reduce``, in the graph."""
     if not _tracing():
         return _original("all_reduce")(tensor, op, group, async_op)
-    group = _group(group)
-    if _outside(group):
+    group = _member(group)
+    if group is None:
         return None
-    _capture("all_reduce", group, [tensor], [tensor], reduction=_reduction(op), asynchronous=async_op)
-    return _done(async_op)
+    return _capture("all_reduce", group, [tensor], [tensor], reduction=_reduction(op), asynchronous=async_op)
 
 
 def all_gather(tensor_list, tensor, group=None, async_op=False):
     """``torch.distributed.all_gather``, in the graph; the tensors may have different sizes."""
     if not _tracing():
         return _original("all_gather")(tensor_list, tensor, group, async_op)
-    group = _group(group)
-    if _outside(group):
+    group = _member(group)
+    if group is None:
         return None
     _per_rank("all_gather", "tensor_list", tensor_list, group)
-    _capture("all_gather", group, [tensor], list(tensor_list), asynchronous=async_op)
-    return _done(async_op)
+    return _capture("all_gather", group, [tensor], list(tensor_list), asynchronous=async_op)
 
 
 def _per_rank(call: str, name: str, tensors: Any, group: Any) -> None:
@@ -164,38 +159,35 @@ def all_gather_into_tensor(output_tensor, input_tensor, group=None, async_op=Fal
     """``torch.distributed.all_gather_into_tensor``, in the graph."""
     if not _tracing():
         return _original("all_gather_into_tensor")(output_tensor, input_tensor, group, async_op)
-    group = _group(group)
-    if _outside(group):
+    group = _member(group)
+    if group is None:
         return None
-    _capture("all_gather_into_tensor", group, [input_tensor], [output_tensor], asynchronous=async_op)
-    return _done(async_op)
+    return _capture("all_gather_into_tensor", group, [input_tensor], [output_tensor], asynchronous=async_op)
 
 
 def reduce_scatter_tensor(output, input, op=ReduceOp.SUM, group=None, async_op=False):
     """``torch.distributed.reduce_scatter_tensor``, in the graph."""
     if not _tracing():
         return _original("reduce_scatter_tensor")(output, input, op, group, async_op)
-    group = _group(group)
-    if _outside(group):
+    group = _member(group)
+    if group is None:
         return None
-    _capture(
+    return _capture(
         "reduce_scatter_tensor", group, [input], [output], reduction=_reduction(op), asynchronous=async_op
     )
-    return _done(async_op)
 
 
 def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None, async_op=False):
     """``torch.distributed.reduce_scatter``, in the graph; the tensors may have different sizes."""
     if not _tracing():
         return _original("reduce_scatter")(output, input_list, op, group, async_op)
-    group = _group(group)
-    if _outside(group):
+    group = _member(group)
+    if group is None:
         return None
     _per_rank("reduce_scatter", "input_list", input_list, group)
-    _capture(
+    return _capture(
         "reduce_scatter", group, list(input_list), [output], reduction=_reduction(op), asynchronous=async_op
     )
-    return _done(async_op)
 
 
 def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=None, group=None, async_op=False):
@@ -204,10 +196,10 @@ def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=
         return _original("all_to_all_single")(
             output, input, output_split_sizes, input_split_sizes, group, async_op
         )
-    group = _group(group)
-    if _outside(group):
+    group = _member(group)
+    if group is None:
         return None
-    _capture(
+    return _capture(
         "all_to_all_single",
         group,
         [input],
@@ -216,76 +208,70 @@ def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=
         in_splits=input_split_sizes or None,
         asynchronous=async_op,
     )
-    return _done(async_op)
 
 
 def all_to_all(output_tensor_list, input_tensor_list, group=None, async_op=False):
     """``torch.distributed.all_to_all``, in the graph."""
     if not _tracing():
         return _original("all_to_all")(output_tensor_list, input_tensor_list, group, async_op)
-    group = _group(group)
-    if _outside(group):
+    group = _member(group)
+    if group is None:
         return None
     _per_rank("all_to_all", "output_tensor_list", output_tensor_list, group)
     _per_rank("all_to_all", "input_tensor_list", input_tensor_list, group)
-    _capture("all_to_all", group, list(input_tensor_list), list(output_tensor_list), asynchronous=async_op)
-    return _done(async_op)
+    return _capture("all_to_all", group, list(input_tensor_list), list(output_tensor_list), asynchronous=async_op)
 
 
 def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
     """``torch.distributed.broadcast``, in the graph."""
     if not _tracing():
         return _original("broadcast")(tensor, src, group, async_op, group_src)
-    group = _group(group)
-    if _outside(group):
+    group = _member(group)
+    if group is None:
         return None
     root = _peer("broadcast", "src", group, src, group_src)
-    _capture("broadcast", group, [tensor], [tensor], root=root, asynchronous=async_op)
-    return _done(async_op)
+    return _capture("broadcast", group, [tensor], [tensor], root=root, asynchronous=async_op)
 
 
 def reduce(tensor, dst=None, op=ReduceOp.SUM, group=None, async_op=False, group_dst=None):
     """``torch.distributed.reduce``, in the graph; the other ranks' tensors keep their values."""
     if not _tracing():
         return _original("reduce")(tensor, dst, op, group, async_op, group_dst)
-    group = _group(group)
-    if _outside(group):
+    group = _member(group)
+    if group is None:
         return None
     root = _peer("reduce", "dst", group, dst, group_dst)
-    _capture("reduce", group, [tensor], [tensor], reduction=_reduction(op), root=root, asynchronous=async_op)
-    return _done(async_op)
+    return _capture("reduce", group, [tensor], [tensor], reduction=_reduction(op), root=root, asynchronous=async_op)
 
 
 def gather(tensor, gather_list=None, dst=None, group=None, async_op=False, group_dst=None):
     """``torch.distributed.gather``, in the graph."""
     if not _tracing():
         return _original("gather")(tensor, gather_list, dst, group, async_op, group_dst)
-    group = _group(group)
-    if _outside(group):
+    group = _member(group)
+    if group is None:
         return None
     root = _peer("gather", "dst", group, 0 if dst is None and group_dst is None else dst, group_dst)
     outputs = []
     if dist.get_rank(group) == root:
         _per_rank("gather", "gather_list", gather_list or [], group)
         outputs = list(gather_list)
-    _capture("gather", group, [tensor], outputs, root=root, asynchronous=async_op)
-    return _done(async_op)
+    return _capture("gather", group, [tensor], outputs, root=root, asynchronous=async_op)
 
 
 def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, group_src=None):
     """``torch.distributed.scatter``, in the graph."""
     if not _tracing():
         return _original("scatter")(tensor, scatter_list, src, group, async_op, group_src)
-    group = _group(group)
-    if _outside(group):
+    group = _member(group)
+    if group is None:
         return None
     root = _peer("scatter", "src", group, 0 if src is None and group_src is None else src, group_src)
     inputs = []
     if dist.get_rank(group) == root:
         _per_rank("scatter", "scatter_list", scatter_list or [], group)
         inputs = list(scatter_list)
-    _capture("scatter", group, inputs, [tensor], root=root, asynchronous=async_op)
-    return _done(async_op)
+    return _capture("scatter", group, inputs, [tensor], root=root, asynchronous=async_op)
 
 
 def barrier(group=None, async_op=False, device_ids=None, timeout=None):
@@ -293,11 +279,10 @@ def barrier(group=None, async_op=False, device_ids=None, timeout=None):
     if not _tracing():
         more = {} if timeout is None else {"timeout": timeout}
         return _original("barrier")(group, async_op, device_ids, **more)
-    group = _group(group)
-    if _outside(group):
+    group = _member(group)
+    if group is None:
         return None
-    _capture("barrier", group, [], [], asynchronous=async_op)
-    return _done(async_op)
+    return _capture("barrier", group, [], [], asynchronous=async_op)
 
 
 def send(tensor, dst=None, group=None, tag=0, group_dst=None):
@@ -316,11 +301,11 @@ def isend(tensor, dst=None, group=None, tag=0, group_dst=None):
 
 
 def _send(tensor: Any, dst: Any, group: Any, tag: int, group_dst: Any, asynchronous: bool) -> Work | None:
-    group = _group(group)
-    if _outside(group):
+    group = _member(group)
+    if group is None:
         return None
     peer = _peer("send", "dst", group, dst, group_dst)
-    # The tag of the operator says that the call does not wait; the tensor is copied in any case.
+    # `asynchronous` says that the call does not wait; the tensor is copied in any case.
     _capture("send", group, [tensor], [], root=peer, tag=tag, asynchronous=asynchronous)
     return Work()
 
@@ -341,8 +326,8 @@ def irecv(tensor, src=None, group=None, tag=0, group_src=None):
 
 def _recv(tensor: Any, src: Any, group: Any, tag: int, group_src: Any) -> int:
     """Returns the sender's global rank, -1 on a rank that is no member."""
-    group = _group(group)
-    if _outside(group):
+    group = _member(group)
+    if group is None:
         return -1
     if src is None and group_src is None:
         raise ValueError("recv: from any rank cannot be part of a graph; give src or group_src")
@@ -398,10 +383,10 @@ def all_gather_into_tensor_uneven(output, input, output_split_sizes=None, group=
         return uneven_originals["all_gather_into_tensor_uneven"](
             output, input, output_split_sizes, group=group, async_op=async_op
         )
-    group = _group(group)
-    if _outside(group):
+    group = _member(group)
+    if group is None:
         return None
-    _capture(
+    return _capture(
         "all_gather_into_tensor_uneven",
         group,
         [input],
@@ -409,7 +394,6 @@ def all_gather_into_tensor_uneven(output, input, output_split_sizes=None, group=
         out_splits=output_split_sizes or None,
         asynchronous=async_op,
     )
-    return _done(async_op)
 
 
 def reduce_scatter_tensor_uneven(
@@ -420,10 +404,10 @@ def reduce_scatter_tensor_uneven(
         return uneven_originals["reduce_scatter_tensor_uneven"](
             output, input, input_split_sizes, op=op, group=group, async_op=async_op
         )
-    group = _group(group)
-    if _outside(group):
+    group = _member(group)
+    if group is None:
         return None
-    _capture(
+    return _capture(
         "reduce_scatter_tensor_uneven",
         group,
         [input],
@@ -432,7 +416,6 @@ def reduce_scatter_tensor_uneven(
         in_splits=input_split_sizes or None,
         asynchronous=async_op,
     )
-    return _done(async_op)
 
 
 def deepspeed(name: str, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from typing import Any
 class _Options:
     """A set of options: unknown names and values are refused with the list of those that exist."""
 
-    #: Name -> (default, allowed values, or a type, or a set of options).
+    #: Name -> (default, allowed values, or a function whose docstring names them), or a set of options twice.
     _options: dict[str, tuple[Any, Any]] = {}
 
     def __init__(self) -> None:

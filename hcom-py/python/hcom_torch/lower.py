@@ -1,7 +1,7 @@
 """From the graph that AOTAutograd made to one in which collectives are started and waited for.
 
-Understands the operators of :mod:`hcom_torch.ops` and those of torch, ``_c10d_functional`` and
-``c10d_functional``. Nothing is removed: a collective whose result nobody reads runs like any other.
+Understands the operators of :mod:`hcom_torch.ops` and those of torch and
+``_c10d_functional``. Nothing is removed: a collective whose result nobody reads runs like any other.
 """
 
 from __future__ import annotations
@@ -43,6 +43,12 @@ class Call:
     listed: bool = True
 
     @property
+    def compared_once(self) -> bool:
+        """Whether ``begin`` compares the sizes: those of a transfer and those that each rank has for itself it
+        does not."""
+        return self.name not in ("send", "recv", "all_to_all") and max(self.splits) < 0
+
+    @property
     def at(self) -> str:
         """The Python line of the call."""
         return location(self.node)
@@ -73,7 +79,7 @@ def location(node: Node) -> str:
 
 
 def calls(graph: Graph) -> list[Call]:
-    """All collectives, in program order."""
+    """All collectives, in program order, of a graph that is expanded."""
     found = []
     for node in graph.nodes:
         if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
@@ -81,7 +87,7 @@ def calls(graph: Graph) -> list[Call]:
         namespace, _, name = node.target._schema.name.partition("::")
         if namespace == "hcom" and name in ops.CALLS:
             found.append(Call(node, name, *node.args))
-        elif namespace == "_c10d_functional" and name != "wait_tensor":
+        elif namespace == "_c10d_functional":
             found.append(_functional(node, name))
     return found
 
@@ -201,7 +207,7 @@ def _expand(graph: Graph) -> None:
         if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
             continue
         namespace, _, name = node.target._schema.name.partition("::")
-        if namespace not in ("_c10d_functional", "c10d_functional"):
+        if namespace != "_c10d_functional":
             continue
         if name == "wait_tensor":
             node.replace_all_uses_with(node.args[0])
@@ -277,9 +283,11 @@ def _begin(graph: Graph, found: list[Call], checked: list[bool]) -> Node:
     ready = [place.prev]
     for call, known in zip(found, checked):
         if known:
-            program.append([call.group, call.spec(), len(call.sizes)])
-            sizes.extend(call.sizes)
-            ready.extend(size for size in call.sizes if isinstance(size, Node))
+            # Others would only make `begin` compare everything again whenever they change.
+            own = call.sizes if call.compared_once else []
+            program.append([call.group, call.spec(), len(own)])
+            sizes.extend(own)
+            ready.extend(size for size in own if isinstance(size, Node))
     positions = {node: index for index, node in enumerate(graph.nodes)}
     after = max(ready, key=lambda node: positions.get(node, -1))
     with graph.inserting_after(after):
@@ -305,6 +313,7 @@ def _split(graph: Graph, order: Node, call: Call, checked: bool) -> Node:
     """Replaces a collective by its start, which it returns, and its wait."""
     node = call.node
     used = bool(node.users)
+    finished = call.name in ("barrier", "send") and not call.asynchronous
     more: dict[str, Any] = {}
     if not checked and call.name not in ("send", "recv"):
         more["each"] = True
@@ -313,7 +322,8 @@ def _split(graph: Graph, order: Node, call: Call, checked: bool) -> Node:
         warnings.warn(f"the result of {call.name} at {call.at} is never read", stacklevel=2)
     with graph.inserting_before(node):
         start = graph.call_function(
-            hcom.start.default, (order, call.inputs, call.sizes, call.spec(**more), call.group)
+            hcom.start.default,
+            (order, call.inputs, call.sizes, call.spec(**more), call.group, used or finished),
         )
         start.meta.update(_kept(node), val=_number(graph))
         if used:
@@ -327,7 +337,7 @@ def _split(graph: Graph, order: Node, call: Call, checked: bool) -> Node:
                 item.meta.update(_kept(node))
                 wait = item
             node.replace_all_uses_with(wait)
-        elif call.name in ("barrier", "send") and not call.asynchronous:
+        elif finished:
             finish = graph.call_function(hcom.finish.default, (order, start))
             finish.meta.update(_kept(node), val=None)
     graph.erase_node(node)
@@ -378,9 +388,7 @@ def _defer(graph: Graph) -> None:
             placed.append(node)
             continue
         sources = {source for source in node.all_input_nodes if source in pending}
-        mutates = node.target in ordered or (
-            isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
-        )
+        mutates = isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
         if node.target in ordered:
             release(sources)
             placed.append(node)

@@ -4,8 +4,8 @@ Each collective is one functional operator, ``torch.ops.hcom.<call>``: it takes 
 returns what the call writes, as new tensors. The backend splits every one into ``start``, which copies
 the inputs and returns a ticket, and ``wait``, which returns the outputs; ``finish`` waits for a call
 without outputs. ``begin`` compares, once for each set of sizes, what all ranks are about to do. The
-first argument of ``start`` and ``finish`` is one tensor per graph that they pretend to write: so no
-compiler removes, duplicates or reorders them.
+first argument of ``start`` and ``finish`` is the ticket of the start before, or the result of ``begin``, which
+they pretend to write: so no compiler removes, duplicates or reorders them.
 """
 
 from __future__ import annotations
@@ -72,10 +72,7 @@ def spec(
     ``splits`` says, -1 for none."""
     described: dict[str, Any] = {"call": call, "dtype": dtype, "inputs": list(inputs), "outputs": list(dims)}
     if reduction:
-        name, _, factor = reduction.partition(":")
-        described["reduction"] = name
-        if factor:
-            described["factor"] = float(factor)
+        described["reduction"] = reduction
     if root >= 0:
         described["root"] = root
     if tag:
@@ -92,8 +89,8 @@ def _outputs(sizes: Sequence[Any], dims: Sequence[int], dtype: str) -> list[torc
     return [torch.empty(shape, dtype=element) for shape in split(sizes, dims)]
 
 
-# Tickets of calls under way: the world that issued each.
-_tickets: dict[int, World] = {}
+# Calls under way that somebody waits for: the world of each and its ticket there.
+_tickets: dict[int, tuple[World, int]] = {}
 _last = 0
 
 
@@ -112,11 +109,14 @@ def receive(world: World, ticket: int) -> list[torch.Tensor]:
     return [torch.utils.dlpack.from_dlpack(capsule) for capsule in world.wait(ticket)]
 
 
-def _start(order: torch.Tensor, inputs: Sequence[torch.Tensor], sizes: Sequence[int], text: str, group: str) -> torch.Tensor:
+def _start(
+    order: torch.Tensor, inputs: Sequence[torch.Tensor], sizes: Sequence[int], text: str, group: str, waited: bool
+) -> torch.Tensor:
     global _last
     world, ticket = issue(inputs, sizes, text, group)
     _last += 1
-    _tickets[_last] = (world, ticket)
+    if waited:
+        _tickets[_last] = (world, ticket)
     return torch.tensor([_last])
 
 
@@ -155,7 +155,7 @@ def _define() -> None:
     stages = (
         ("begin(str program, SymInt[] sizes) -> Tensor", _begin, _one_number),
         (
-            "start(Tensor(a!) order, Tensor[] inputs, SymInt[] sizes, str text, str group) -> Tensor",
+            "start(Tensor(a!) order, Tensor[] inputs, SymInt[] sizes, str text, str group, bool waited) -> Tensor",
             _start,
             _one_number,
         ),

@@ -118,9 +118,7 @@ def _patch_torch_npu() -> None:
 
 def _imported_early() -> list[str]:
     """Names in modules outside of torch that refer to replaced functions."""
-    originals: dict[int, str] = {
-        id(original): name for (home, name), original in _replaced.items() if home is dist
-    }
+    originals = {id(original) for (home, _), original in _replaced.items() if home is dist}
     found = []
     for module_name, module in list(sys.modules.items()):
         if module_name.partition(".")[0] in ("torch", "torch_npu", "deepspeed", __package__.partition(".")[0]):

@@ -7,6 +7,7 @@ only its two ranks, and each direction has its own world, so that sends and rece
 from __future__ import annotations
 
 import atexit
+import functools
 import json
 import os
 import socket
@@ -25,7 +26,6 @@ from ._native import CollectiveError, Listener, World
 Part = tuple[int, int, int] | None
 
 _worlds: dict[tuple[int, Part], tuple[Any, World]] = {}
-_parts: dict[str, Part] = {}
 _checked: dict[tuple[str, tuple[int, ...]], dict[str, Any]] = {}
 
 #: How long one look at the store lasts, so that an interrupt is noticed.
@@ -35,14 +35,14 @@ _SLICE = timedelta(milliseconds=200)
 def of(group: str, text: str) -> World:
     """The world that executes the call described by ``text`` in the process group of this name."""
     pg = c10d._resolve_process_group(group)
-    if text in _parts:
-        part = _parts[text]
-    else:
-        part = _parts[text] = _part(json.loads(text), pg.rank())
+    part = _part(text, pg.rank())
     return _known(pg, part) or _make(pg, group, part)
 
 
-def _part(call: dict[str, Any], rank: int) -> Part:
+@functools.cache
+def _part(text: str, rank: int) -> Part:
+    """The part that executes the call described by ``text`` on this rank of the group."""
+    call = json.loads(text)
     if call["call"] == "send":
         return rank, call["root"], call.get("tag", 0)
     if call["call"] == "recv":
@@ -165,7 +165,7 @@ def check(program: str, sizes: tuple[int, ...]) -> None:
     transfers: dict[tuple[Any, ...], tuple[str, str]] = {}
     at = 0
     for group, text, count in json.loads(program):
-        part = _part(json.loads(text), c10d._resolve_process_group(group).rank())
+        part = _part(text, c10d._resolve_process_group(group).rank())
         if part is not None:
             one, other, tag = part
             transfers[group, min(one, other), max(one, other), tag] = group, text

@@ -25,10 +25,7 @@ const ALLOWED: [(&str, &[&str]); 11] = [
             "hcom-sys",
         ],
     ),
-    (
-        "hcom-torch",
-        &["hcom-convert", "hcom-ir", "hcom-patch", "hcom-runtime"],
-    ),
+    ("hcom-torch", &["hcom-convert", "hcom-ir", "hcom-runtime"]),
     (
         "hcom-test",
         &[
