@@ -39,12 +39,10 @@ pub(crate) fn digest(inner: &Inner, graph: &Graph) -> Result<[u8; 32], Error> {
         let parts = control
             .all_gather(&group.ranks, "splits of a launch", own.as_bytes(), deadline)
             .map_err(|error| {
-                let failure = Failure {
+                inner.watchdog.fail(Failure {
                     group: Some(group.name.clone()),
                     ..error.into_failure(control.rank())
-                };
-                control.fail(&failure);
-                inner.watchdog.fail(control.failure().unwrap_or(failure))
+                })
             })?;
         for part in parts {
             all.update(&part);

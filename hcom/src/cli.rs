@@ -5,10 +5,14 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
+use hcom_runtime::Runtime;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::launch::{self, LaunchError, Outcome, Role};
@@ -37,13 +41,15 @@ const EXAMPLES: &str = "Examples:
   hcom demo                                   a model with its collectives inside one graph, on 4 ranks
   hcom run examples/mlp.hcom --ranks 2        run a graph that is written as text
   hcom graph examples/mlp.hcom --svg > g.svg  draw it
-  hcom check r0.hcom r1.hcom                  whether the graphs of several ranks fit each other\n  hcom launch -n 4 -- python3 train.py        start 4 ranks of any program
+  hcom check r0.hcom r1.hcom                  whether the graphs of several ranks fit each other
+  hcom export examples/mlp.hcom DIR           write it for Huawei's offline compiler
+  hcom launch -n 4 -- python3 train.py        start 4 ranks of any program
   hcom bench all_reduce --ranks 2             how fast collectives are
   hcom env                                    what this machine offers
   hcom collectives                            which types and reductions each call takes
   hcom record show DIR                        what a failed job's ranks left behind, in one sentence per group
   hcom status                                 where the ranks of the running jobs stand
-  hcom selftest                               whether everything works on the library that is found";
+  hcom selftest                               what works on the library that is found";
 
 #[derive(Parser)]
 #[command(
@@ -197,6 +203,30 @@ fn progress_bar(steps: u64, what: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg:>12} {wide_bar:.cyan/dim} {pos}/{len} {eta}")
         .expect("the template names fields that exist");
     ProgressBar::new(steps).with_style(style).with_message(what)
+}
+
+/// What every rank says under `key`, in the order of the ranks.
+fn gather<T: Serialize + DeserializeOwned>(
+    runtime: &Runtime,
+    key: &str,
+    own: &T,
+) -> anyhow::Result<Vec<T>> {
+    let world: Vec<u32> = (0..runtime.world_size()).collect();
+    let deadline = Instant::now() + runtime.settings().timeout;
+    let said = runtime
+        .control()
+        .all_gather(&world, key, &serde_json::to_vec(own)?, deadline)?;
+    said.iter()
+        .map(|bytes| serde_json::from_slice(bytes).context("a rank says something else"))
+        .collect()
+}
+
+/// What rank 0 of a job reported.
+fn report_of_rank_0<T: DeserializeOwned>(outcome: &Outcome) -> anyhow::Result<T> {
+    let report = outcome.reports.first().and_then(Option::as_ref);
+    Ok(serde_json::from_str(
+        report.context("rank 0 reports nothing")?,
+    )?)
 }
 
 /// True in a process that is a rank already, under `hcom launch` or torchrun.

@@ -26,8 +26,8 @@ pub(crate) fn run() -> Result<()> {
     if !folder.join("bin/mpicc").is_file() {
         intel_mpi(&folder)?;
     }
-    let mut pip = Command::new(folder.join("bin/python3"));
-    let listed = tools::capture(pip.args(["-m", "pip", "list", "--format=freeze"]))?;
+    let mut pip = tools::pip_of(&folder.join("bin/python3"));
+    let listed = tools::capture(pip.args(["list", "--format=freeze"]))?;
     let package = listed
         .lines()
         .find(|line| line.starts_with("impi-rt") || line.starts_with("impi_rt"))
@@ -68,14 +68,6 @@ fn intel_mpi(folder: &Path) -> Result<()> {
         fs::create_dir_all(parent)
             .with_context(|| format!("cannot create {}", parent.display()))?;
     }
-    tools::run(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
-    let mut pip = Command::new(folder.join("bin/python3"));
-    tools::run(pip.args([
-        "-m",
-        "pip",
-        "--disable-pip-version-check",
-        "install",
-        "--quiet",
-        "impi-devel",
-    ]))
+    let python = tools::venv(folder)?;
+    tools::run(tools::pip_of(&python).args(["install", "--quiet", "impi-devel"]))
 }

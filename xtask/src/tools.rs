@@ -27,65 +27,53 @@ impl std::fmt::Display for Missing {
 
 impl std::error::Error for Missing {}
 
-/// Programs the gate calls: name, arguments that make it answer, what to install.
-const TOOLS: [(&str, &[&str], &str); 5] = [
+/// A program that answers `--version`, and what to install.
+type Tool = (&'static str, &'static str);
+
+const PYTHON: Tool = (
+    "python3",
+    "install it with your package manager (Debian, Ubuntu: apt install python3 python3-pip; Fedora, openEuler: dnf install python3 python3-pip)",
+);
+const CXX: Tool = (
+    "c++",
+    "install it with your package manager (Debian, Ubuntu: apt install g++; Fedora, openEuler: dnf install gcc-c++)",
+);
+/// Programs the gate calls.
+const TOOLS: [Tool; 6] = [
     (
         "gcc",
-        &["--version"],
         "install it with your package manager (Debian, Ubuntu: apt install gcc libc6-dev; Fedora, openEuler: dnf install gcc)",
     ),
     (
         "git",
-        &["--version"],
         "install it with your package manager (apt install git, dnf install git)",
     ),
-    (
-        "python3",
-        &["--version"],
-        "install it with your package manager (Debian, Ubuntu: apt install python3 python3-pip; Fedora, openEuler: dnf install python3 python3-pip)",
-    ),
-    (
-        "cargo-fmt",
-        &["--version"],
-        "run: rustup component add rustfmt",
-    ),
-    (
-        "cargo-clippy",
-        &["--version"],
-        "run: rustup component add clippy",
-    ),
+    CXX,
+    PYTHON,
+    ("cargo-fmt", "run: rustup component add rustfmt"),
+    ("cargo-clippy", "run: rustup component add clippy"),
 ];
 
 /// Fails with [`Missing`] for the first program of the gate that does not start.
 pub(crate) fn require_all() -> Result<()> {
-    for (program, arguments, install) in TOOLS {
-        if !answers(program, arguments) {
-            return Err(Missing { program, install }.into());
-        }
-    }
-    Ok(())
+    TOOLS.into_iter().try_for_each(require)
 }
 
 /// Fails with [`Missing`] without Python 3.
 pub(crate) fn require_python() -> Result<()> {
-    let (program, arguments, install) = TOOLS[2];
-    match answers(program, arguments) {
-        true => Ok(()),
-        false => Err(Missing { program, install }.into()),
-    }
+    require(PYTHON)
 }
 
 /// Fails with [`Missing`] unless the C++ compiler starts.
 pub(crate) fn require_cxx() -> Result<()> {
-    if answers("c++", &["--version"]) {
-        return Ok(());
+    require(CXX)
+}
+
+fn require((program, install): Tool) -> Result<()> {
+    match answers(program, &["--version"]) {
+        true => Ok(()),
+        false => Err(Missing { program, install }.into()),
     }
-    let install = "install it with your package manager (Debian, Ubuntu: apt install g++; Fedora, openEuler: dnf install gcc-c++)";
-    Err(Missing {
-        program: "c++",
-        install,
-    }
-    .into())
 }
 
 /// Whether the program starts and succeeds with these arguments.
@@ -127,20 +115,22 @@ pub(crate) fn pip() -> Result<Command> {
         true => PathBuf::from("python3"),
         false => venv(&target().join("tools/venv"))?,
     };
+    Ok(pip_of(&python))
+}
+
+/// `python -m pip`.
+pub(crate) fn pip_of(python: &Path) -> Command {
     let mut command = Command::new(python);
     command.args(["-m", "pip", "--disable-pip-version-check"]);
-    Ok(command)
+    command
 }
 
 /// The Python of a virtual environment with pip; made unless the folder is one.
 pub(crate) fn venv(folder: &Path) -> Result<PathBuf> {
-    let (program, version, install) = TOOLS[2];
-    if !answers(program, version) {
-        return Err(Missing { program, install }.into());
-    }
+    require_python()?;
     let python = folder.join("bin/python3");
     if !python.exists() {
-        let made = Command::new(program)
+        let made = Command::new("python3")
             .args(["-m", "venv"])
             .arg(folder)
             .stdout(Stdio::null())

@@ -71,16 +71,9 @@ fn environment() -> Result<PathBuf> {
         return Ok(python);
     }
     tools::venv(&folder)?;
-    let mut install = Command::new(&python);
+    let mut install = tools::pip_of(&python);
     install
-        .args([
-            "-m",
-            "pip",
-            "--disable-pip-version-check",
-            "install",
-            "--quiet",
-        ])
-        .arg("--no-deps")
+        .args(["install", "--quiet", "--no-deps"])
         .args(&packages);
     tools::run(&mut install)?;
     let torch = tools::capture(Command::new(&python).args([

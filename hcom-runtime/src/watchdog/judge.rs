@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{
     Watchdog,
-    line::{Issued, Line, disagree, same_sequence},
+    line::{Line, Row, disagree, same_sequence},
     lock,
 };
 use crate::{
@@ -45,35 +45,28 @@ impl Watchdog {
             return self.fail(failure);
         }
         let rank = self.control.rank();
-        let mut failure = Failure {
-            ranks: vec![rank],
-            got: Some(error.to_string()),
-            ..Failure::new(FailureKind::Library, rank)
-        };
         let state = lock(&self.state);
-        if let Some((line, issued)) = state
+        let inside = state
             .lines
             .iter()
-            .find_map(|line| Some((line, line.current()?)))
-        {
-            self.describe(&mut failure, line, issued);
-            if remote {
-                let others = line.group.ranks.iter().copied();
-                failure.ranks = others.filter(|&other| other != rank).collect();
+            .find_map(|line| Some((line, line.current()?)));
+        let mut failure = match inside {
+            Some((line, issued)) => {
+                let position = line.position(issued);
+                failed(FailureKind::Library, &position, &issued.row, rank)
             }
-        }
+            None => Failure::new(FailureKind::Library, rank),
+        };
+        failure.ranks = match inside {
+            Some((line, _)) if remote => {
+                let others = line.group.ranks.iter().copied();
+                others.filter(|&other| other != rank).collect()
+            }
+            _ => vec![rank],
+        };
+        failure.got = Some(error.to_string());
         drop(state);
         self.fail(failure)
-    }
-
-    fn describe(&self, failure: &mut Failure, line: &Line, issued: &Issued) {
-        failure.op = Some(issued.row.op.to_owned());
-        failure.group = Some(line.group.name.clone());
-        failure.seq = Some(issued.seq);
-        let position = line.position(issued);
-        failure.replay = position.replay();
-        failure.graph = position.run.map(|run| run.graph);
-        failure.node = Some(issued.row.node.clone());
     }
 
     /// What is wrong on `line`, as far as `peers` tell.
@@ -101,15 +94,7 @@ impl Watchdog {
             .copied()
             .filter(|peer| peer.life != Life::Alive && !at(&peer.state.completed))
             .collect();
-        let failure = |kind| Failure {
-            op: Some(position.op.clone()),
-            group: Some(position.group.clone()),
-            seq: Some(seq),
-            graph: position.run.as_ref().map(|run| run.graph.clone()),
-            replay: position.replay(),
-            node: Some(row.node.clone()),
-            ..Failure::new(kind, own)
-        };
+        let failure = |kind| failed(kind, &position, &row, own);
         if !gone.is_empty() {
             let first = *line.bereft.get_or_insert(now);
             if now.duration_since(first) < GRACE {
@@ -193,6 +178,19 @@ impl Watchdog {
             ),
             ..failure(FailureKind::Timeout)
         })
+    }
+}
+
+/// A failure of `kind` in the collective at `position`, noticed by `rank`.
+fn failed(kind: FailureKind, position: &Position, row: &Row, rank: u32) -> Failure {
+    Failure {
+        op: Some(position.op.clone()),
+        group: Some(position.group.clone()),
+        seq: Some(position.seq),
+        graph: position.run.as_ref().map(|run| run.graph.clone()),
+        replay: position.replay(),
+        node: Some(row.node.clone()),
+        ..Failure::new(kind, rank)
     }
 }
 

@@ -29,7 +29,8 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let graphs: Vec<Graph> = export::read(&arguments.files)?
+    let read = export::read(&arguments.files)?;
+    let graphs: Vec<Graph> = read
         .iter()
         .enumerate()
         .map(|(rank, graph)| {
@@ -37,6 +38,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             run::bind(graph, &file.display().to_string(), &arguments.dims)
         })
         .collect::<Result<_, _>>()?;
+    run::require_symbols(&read, &arguments.dims)?;
     let found = order::differences(&graphs);
     let ranks = graphs.len();
     if arguments.json {

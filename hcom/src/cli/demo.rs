@@ -13,7 +13,10 @@ use hcom_runtime::timeline::Trace;
 use serde::{Deserialize, Serialize};
 
 use super::bad_input::BadInput;
-use super::{Ranks, exit_code, is_rank, launch_error, print, print_json, progress_bar, settings};
+use super::{
+    Ranks, exit_code, is_rank, launch_error, print, print_json, progress_bar, report_of_rank_0,
+    settings,
+};
 use crate::launch::{self, Event, Launch, Outcome, Role};
 
 mod model;
@@ -112,10 +115,7 @@ pub(super) fn run(arguments: Arguments, role: Role) -> Result<ExitCode> {
         if outcome.exit_code() != 0 {
             return Ok(exit_code(&outcome));
         }
-        let report = outcome.reports.first().and_then(Option::as_ref);
-        jobs.push(serde_json::from_str(
-            report.context("rank 0 reports nothing")?,
-        )?);
+        jobs.push(report_of_rank_0(&outcome)?);
     }
     show(&arguments, jobs)?;
     Ok(ExitCode::SUCCESS)

@@ -27,7 +27,7 @@ pub(super) struct Arguments {
 }
 
 /// Variables that the command and the libraries read.
-const VARIABLES: [&str; 16] = [
+const VARIABLES: [&str; 24] = [
     "HCOM_LIBRARY_PATH",
     "ASCEND_HOME_PATH",
     "HCOM_TIMEOUT",
@@ -36,8 +36,16 @@ const VARIABLES: [&str; 16] = [
     "HCOM_RECORD_DIR",
     "HCOM_RECORD_ENTRIES",
     "HCOM_FAKE_SOC",
+    "HCOM_FAKE_DEVICES",
+    "HCOM_FAKE_MEMORY",
+    "HCOM_FAKE_STREAMS",
+    "HCOM_FAKE_EVENTS",
+    "HCOM_FAKE_STRICT",
+    "HCOM_FAKE_PORTABLE",
     "HCOM_FAKE_LINK",
     "HCOM_FAKE_FAULT",
+    "HCCL_CONNECT_TIMEOUT",
+    "HCCL_EXEC_TIMEOUT",
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",

@@ -111,7 +111,7 @@ impl Job {
             );
         }
         let mut graphs = Vec::new();
-        for (file, graph) in arguments.files.iter().zip(read) {
+        for (file, graph) in arguments.files.iter().zip(&read) {
             for (_, group) in graph.groups() {
                 if let Some(rank) = group.ranks.iter().find(|rank| **rank >= ranks) {
                     return Err(BadInput::new(format!(
@@ -125,16 +125,9 @@ impl Job {
                     .into());
                 }
             }
-            graphs.push(bind(&graph, &file.display().to_string(), &arguments.dims)?);
+            graphs.push(bind(graph, &file.display().to_string(), &arguments.dims)?);
         }
-        for (name, _) in &arguments.dims {
-            if !graphs_have(arguments, name)? {
-                return Err(BadInput::new(format!("no graph has a symbol {name}"))
-                    .at("--dim")
-                    .help("symbols are the sizes that are names, as `s0` in f32[s0, 4]")
-                    .into());
-            }
-        }
+        require_symbols(&read, &arguments.dims)?;
         let inputs = match &arguments.inputs {
             Some(path) => Inputs::read(path, ranks)?,
             None => Inputs::none(),
@@ -154,13 +147,15 @@ impl Job {
     }
 }
 
-fn graphs_have(arguments: &Arguments, symbol: &str) -> anyhow::Result<bool> {
-    for file in &arguments.files {
-        if graph::read(file)?.symbol(symbol).is_some() {
-            return Ok(true);
-        }
+/// Fails for a size of a symbol that no graph has.
+pub(super) fn require_symbols(graphs: &[Graph], dims: &[(String, u64)]) -> Result<(), BadInput> {
+    let unknown = |name: &str| graphs.iter().all(|graph| graph.symbol(name).is_none());
+    match dims.iter().find(|(name, _)| unknown(name)) {
+        None => Ok(()),
+        Some((name, _)) => Err(BadInput::new(format!("no graph has a symbol {name}"))
+            .at("--dim")
+            .help("symbols are the sizes that are names, as `s0` in f32[s0, 4]")),
     }
-    Ok(false)
 }
 
 pub(super) fn bind(graph: &Graph, file: &str, dims: &[(String, u64)]) -> Result<Graph, BadInput> {

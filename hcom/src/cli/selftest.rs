@@ -3,20 +3,21 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
 
 use anyhow::{Context, Result};
 use hcom_ir::{DType, Graph, Literal, interpret};
-use hcom_runtime::{CompileOptions, Control, Error, Mode, Runtime};
+use hcom_runtime::{CompileOptions, Error, Mode, Runtime};
 use hcom_sys::{FUNCTIONS, Library};
 use serde::{Deserialize, Serialize};
 
-use super::{Ranks, exit_code, is_rank, launch_error, print, print_json, settings};
+use super::{
+    Ranks, exit_code, gather, is_rank, launch_error, print, print_json, report_of_rank_0, settings,
+};
 use crate::launch::{self, Launch, Role};
 
 mod checks;
 
-/// Try every operation and collective with values on the library that is found, and write a report.
+/// Try operations and collectives with values on the library that is found, and write a report.
 ///
 /// Each check runs on all ranks, launched step by step and as a replayed capture, and is compared with the oracle, which
 /// computes on the host. One that fails does not keep the others from running.
@@ -88,8 +89,7 @@ pub(super) fn run(arguments: &Arguments, role: Role) -> Result<ExitCode> {
     if outcome.exit_code() != 0 {
         return Ok(exit_code(&outcome));
     }
-    let report = outcome.reports.first().and_then(Option::as_ref);
-    let report: Report = serde_json::from_str(report.context("rank 0 reports nothing")?)?;
+    let report: Report = report_of_rank_0(&outcome)?;
     let value = serde_json::to_value(&report)?;
     let place = || format!("the report {}", arguments.report.display());
     fs::write(&arguments.report, serde_json::to_vec_pretty(&value)?).with_context(place)?;
@@ -158,12 +158,12 @@ fn attempt_all() -> Result<Option<Report>> {
                 },
                 |outputs| compare(&outputs, &expected.outputs),
             );
-            let all = match gather(&**runtime.control(), &world, &own, &settings) {
+            let all = match gather(&runtime, "selftest", &own) {
                 Ok(all) => all,
                 // Some rank failed, and with it the job: the next check needs a new one.
                 Err(_) => {
                     runtime = runtime.shrink(&world)?.0;
-                    gather(&**runtime.control(), &world, &own, &settings)?
+                    gather(&runtime, "selftest", &own)?
                 }
             };
             let outcome = all.iter().map(|(outcome, _)| *outcome).max();
@@ -257,18 +257,4 @@ fn compare(got: &[Literal], expected: &[Literal]) -> (Outcome, String) {
         }
     }
     (Outcome::Right, String::new())
-}
-
-/// What each rank found.
-fn gather(
-    control: &dyn Control,
-    world: &[u32],
-    own: &(Outcome, String),
-    settings: &hcom_runtime::Settings,
-) -> Result<Vec<(Outcome, String)>> {
-    let deadline = Instant::now() + settings.timeout;
-    let all = control.all_gather(world, "selftest", &serde_json::to_vec(own)?, deadline)?;
-    all.iter()
-        .map(|bytes| Ok(serde_json::from_slice(bytes)?))
-        .collect()
 }

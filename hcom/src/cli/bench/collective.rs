@@ -19,7 +19,8 @@ use super::rank::{self, Measured};
 use super::{machine, output};
 use crate::cli::bad_input::BadInput;
 use crate::cli::{
-    Ranks, exit_code, is_rank, launch_error, print, print_json, progress_bar, settings,
+    Ranks, exit_code, is_rank, launch_error, print, print_json, progress_bar, report_of_rank_0,
+    settings,
 };
 use crate::launch::{self, Event, Launch, Role};
 
@@ -302,9 +303,7 @@ fn start(ranks: u32, bytes: u64) -> Result<Result<Measured, ExitCode>> {
     if outcome.exit_code() != 0 {
         return Ok(Err(exit_code(&outcome)));
     }
-    let report = outcome.reports.first().and_then(Option::as_ref);
-    let report: serde_json::Value =
-        serde_json::from_str(report.context("rank 0 reports nothing")?)?;
+    let report: serde_json::Value = report_of_rank_0(&outcome)?;
     Ok(Ok(serde_json::from_value(report["rows"][0].clone())?))
 }
 

@@ -2,15 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use hcom_ir::{DType, Group, ReduceOp};
 use hcom_runtime::{Array, Direct, DirectCall, DirectOp, Runtime};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::collective::{Arguments, Mode, Operation};
 use super::{data, machine};
-use crate::cli::settings;
+use crate::cli::{gather, settings};
 
 /// Bytes that a rank writes or reads at a time where it touches a whole buffer: they stay in its first-level cache.
 pub(super) const CHUNK: u64 = 32 << 10;
@@ -281,20 +280,4 @@ impl<'a> Case<'a> {
             iterations: batch * samples,
         })
     }
-}
-
-/// What every rank says under `key`, in the order of the ranks.
-fn gather<T: Serialize + DeserializeOwned>(
-    runtime: &Runtime,
-    key: &str,
-    own: &T,
-) -> Result<Vec<T>> {
-    let world: Vec<u32> = (0..runtime.world_size()).collect();
-    let deadline = Instant::now() + runtime.settings().timeout;
-    let said = runtime
-        .control()
-        .all_gather(&world, key, &serde_json::to_vec(own)?, deadline)?;
-    said.iter()
-        .map(|bytes| serde_json::from_slice(bytes).context("a rank says something else"))
-        .collect()
 }
